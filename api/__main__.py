@@ -25,14 +25,14 @@ from palaver.processes.garbage import spare_loaded
 from palaver.steps.policies import load_policies
 from palaver.telemetry.logs import serve_json
 from palaver.telemetry.traces import Tracing
-from palaver.vocabulary.limits import KIB, limit_of
+from palaver.vocabulary.limits import limit_of
 
 from .access_log import ACCESS
 from .app import create_app, require_redis
-from .connections import H11
 from .descriptors import PacedListener
 from .gate import process_gate
 from .hosts import refuse_open_bind
+from .http11 import Http11
 from .logs import configuration
 
 log = logging.getLogger("palaver.api")
@@ -41,9 +41,6 @@ _BACKLOG: Final = 2048
 _KEEP_ALIVE: Final = 65
 """Seconds for which an idle connection stays open: longer than clients (httpx: 5) and proxies (mostly 60) keep theirs.
 Who closes first may do so while a request is on its way, which is then lost."""
-_HEAD: Final = limit_of("url") + limit_of("headers") + 8 * KIB
-"""Bytes at which a head is given up unread; the limits on its parts are checked once it is whole."""
-
 _FRAME: Final = limit_of("socket_frame")
 
 
@@ -66,7 +63,7 @@ def main() -> None:
         app,
         host=options.host,
         port=port,
-        http=H11,
+        http=Http11,
         ws="websockets-sansio",
         ws_max_size=_FRAME,
         ws_per_message_deflate=False,
@@ -76,7 +73,6 @@ def main() -> None:
         root_path=options.root_path,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE,
-        h11_max_incomplete_event_size=_HEAD,
     )
     if options.log_level:
         ACCESS.setLevel(LOG_LEVELS[options.log_level])

@@ -1,15 +1,14 @@
 """A connection to the process: the time that it may take, and the answer to one that is refused.
 
 uvicorn waits for ever for a head, for a client that does not read, and takes on as many connections as there are file
-descriptors. ``Bounded`` goes over one of its protocol classes, whatever parses there, and adds what costs nothing a
-request: a timer for each connection until its first head is here.
+descriptors. ``Bounded`` goes over its protocol class, and adds what costs nothing a request: a timer for each
+connection until its first head is here. What is read and written there is in ``http11``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
 from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
@@ -17,10 +16,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import ref
 
-import h11
-from starlette.types import Message, Scope
-from uvicorn.protocols.http.flow_control import CLOSE_HEADER
-from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+from starlette.types import Scope
 
 from palaver.vocabulary.limits import KIB, count_exceeded
 
@@ -34,17 +30,17 @@ from .socket_connections import BoundedSocket
 from .sockets import has_socket
 
 if TYPE_CHECKING:
-    # Any of uvicorn's: they have the same attributes, and no common base that says so.
-    _Base = H11Protocol
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _Base
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 else:
     _Base = asyncio.Protocol
 
 _PIECE: Final = 16 * KIB
-"""Bytes that are read at once: h11 takes 25 ms for as many, if they are the smallest chunks there can be."""
+"""Bytes that are read at once: whatever they are, others have the loop soon."""
 
 
 class Bounded(Sending, _Base):
-    """A protocol class over one of uvicorn's: limits on one connection, and errors of its parser as problems."""
+    """A protocol class over uvicorn's: limits on one connection, and errors of its parser as problems."""
 
     def __init__(self, *args: Any, gate: Gate | None = None, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -56,22 +52,27 @@ class Bounded(Sending, _Base):
         self._late: asyncio.TimerHandle | None = None
         """The timer that runs until the head is here; the connection is half-open while there is one."""
         self._end: asyncio.TimerHandle | None = None
+        self.under_way: RequestResponseCycle | None = None
+        """The request that is answered now, or was last. The newest one that was read, ``cycle``, may have to wait for
+        its answer."""
+        self._unparsed: Problem | None = None
+        """Why nothing is read any more, for when what came before is answered."""
         # No request is to keep its connection: what refers to itself waits for the garbage collector.
         self.app = partial(_serve, self.app, {CONNECTION: ref(self)})
 
     # The methods that depend on the parser.
 
+    def feed(self, data: bytes) -> None:
+        """Take apart what has come."""
+        raise NotImplementedError
+
+    def take_held(self) -> bytes:
+        """Return what has come behind a request that is answered now, to be fed."""
+        raise NotImplementedError
+
     def has_part_of_a_head(self) -> bool:
         """Tell whether bytes of a request are here, but not its whole head."""
         raise NotImplementedError
-
-    def may_answer(self) -> bool:
-        """Tell whether an answer may be written that the application knows nothing of."""
-        raise NotImplementedError
-
-    def parser_problem(self) -> Problem:
-        """Return the problem with the part that was just parsed."""
-        return Problem("malformed_request", "It is not HTTP as RFC 9112 has it.")
 
     # The life of a connection.
 
@@ -92,6 +93,7 @@ class Bounded(Sending, _Base):
         self._lingers = False
         if self._end is not None:
             self._end.cancel()
+        self._give_up_requests()
         super().connection_lost(exc)
 
     def _let_go(self) -> None:
@@ -103,7 +105,7 @@ class Bounded(Sending, _Base):
     # Heads.
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        if self._refused or self._unparsed is not None:
             # Read all the same: closed with something unread, a connection is reset, and the refusal is lost.
             return
         if self._begun:
@@ -125,7 +127,7 @@ class Bounded(Sending, _Base):
 
     def _parse(self, data: bytes) -> None:
         before = self.cycle
-        super().data_received(data)
+        self.feed(data)
         if self.cycle is not before:
             self._head_is_here()
             self._gate.spare.pop(self, None)
@@ -151,7 +153,7 @@ class Bounded(Sending, _Base):
 
     def _close(self, why: Problem) -> None:
         # A client that has sent nothing yet would take this for the answer to its next request.
-        if self.has_part_of_a_head() and self.may_answer():
+        if self.has_part_of_a_head() and self._may_answer():
             self._refuse(why)
         else:
             self._let_go()
@@ -161,13 +163,13 @@ class Bounded(Sending, _Base):
 
     async def send_chunk(self, piece: bytes) -> None:
         """Write a piece of the body that has begun and goes on, once the client has taken enough of it."""
-        if self.flow.write_paused and not self.cycle.disconnected:
+        if self.flow.write_paused and self._is_heard():
             await self.flow.drain()
         self.write_chunk(piece)
 
     def write_chunk(self, piece: bytes) -> bool:
         """Write a piece as the parser's library would; tell whether the client is there, and not behind."""
-        if self.flow.write_paused or self.cycle.disconnected:
+        if self.flow.write_paused or not self._is_heard():
             return False
         if piece:
             self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -175,17 +177,27 @@ class Bounded(Sending, _Base):
 
     def cut(self) -> None:
         """End the connection in the middle of a body, once what was written is sent."""
-        self.cycle.disconnected = True
+        if self.under_way is not None:
+            self.under_way.disconnected = True
         self.transport.close()
 
+    def _is_heard(self) -> bool:
+        return self.under_way is not None and not self.under_way.disconnected
+
     def on_response_complete(self) -> None:
-        before = self.cycle
+        waits = bool(self.pipeline)
         super().on_response_complete()
         self.watch_sending()
-        if self.cycle is before and self._counted:
+        if waits or self.transport.is_closing():
+            return
+        if self._unparsed is not None:
+            self._refuse(self._unparsed)
+            return
+        if self._counted:
             self._gate.spare[self] = self.loop.time()
-            if self._late is None and self.has_part_of_a_head():
-                self._await_head()
+        if (held := self.take_held()) or self.has_part_of_a_head() or self.cycle.more_body:
+            # What is left of a body that nobody has read has as much time as a head.
+            self._parse(held)
 
     def shutdown(self) -> None:
         """End once work that is under way is done; nobody waits for a client that takes nothing of it now."""
@@ -194,22 +206,41 @@ class Bounded(Sending, _Base):
 
     # Refusals.
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer what cannot be parsed. uvicorn calls this while it handles the parser's exception."""
-        if self.may_answer():
-            self._refuse(self.parser_problem())
+    def refuse_to_parse(self, why: Problem) -> None:
+        """Read no more. If it is a later request that cannot be read, the one before it is answered first."""
+        if self.under_way is not None and not self.under_way.response_complete and not self._goes_wrong():
+            if self.cycle.more_body:
+                self.pipeline.clear()
+            self._unparsed = why
+        elif self._may_answer():
+            self._refuse(why)
         else:
             self._let_go()
             self.transport.close()
+
+    def _goes_wrong(self) -> bool:
+        """Tell whether it is the body of the request under way that cannot be read."""
+        return self.cycle is self.under_way and self.cycle.more_body
+
+    def _may_answer(self) -> bool:
+        """Tell whether an answer may be written that the application knows nothing of."""
+        cycle = self.under_way
+        return cycle is None or not cycle.response_started or (cycle.response_complete and not self._goes_wrong())
+
+    def _give_up_requests(self) -> None:
+        """Let those who answer know that nobody is there."""
+        for cycle in (self.under_way, *(cycle for cycle, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.pipeline.clear()
 
     def _refuse(self, why: Problem) -> None:
         """Answer in place of the application, then end the connection."""
         self._let_go()
         self._refused = True
         self._unset_keepalive_if_required()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        self._give_up_requests()
         self.transport.write(_on_the_wire(why, self.server_state.default_headers))
         if self._gate.lingering == LINGERING or not self.transport.can_write_eof():
             self.transport.close()
@@ -228,56 +259,13 @@ class Bounded(Sending, _Base):
             and has_socket(cast(Scope, self.scope))
         )
 
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+    def handle_websocket_upgrade(self) -> None:
         """Hand the connection over, with its place among those that there may be."""
         self._head_is_here()
         self._gate.spare.pop(self, None)
         self._counted = False
         self.ws_protocol_class = partial(BoundedSocket, gate=self._gate)  # type: ignore[assignment]
-        super().handle_websocket_upgrade(event)
-
-
-class H11(Bounded, H11Protocol):
-    """The protocol class of this process: ``uvicorn --http api.connections:H11``."""
-
-    async def send_answer(self, start: Message, body: bytes) -> None:
-        """Write an answer as uvicorn does, in one piece: each write costs more than the rest of it."""
-        cycle = self.cycle
-        if self.flow.write_paused and not cycle.disconnected:
-            await self.flow.drain()
-        if cycle.disconnected:
-            return
-        headers = [*cycle.default_headers, *start["headers"]]
-        if CLOSE_HEADER in cycle.scope["headers"] and CLOSE_HEADER not in headers:
-            headers.append(CLOSE_HEADER)
-        status = start["status"]
-        cycle.response_started, cycle.waiting_for_100_continue = True, False
-        head = self.conn.send(h11.Response(status_code=status, headers=headers, reason=STATUS_PHRASES[status]))
-        shown = self.conn.send(h11.Data(data=b"" if cycle.scope["method"] == "HEAD" else body))
-        self.conn.send(h11.EndOfMessage())
-        self.transport.write((head or b"") + (shown or b""))
-        cycle.response_complete = True
-        cycle.message_event.set()
-        if self.conn.our_state is h11.MUST_CLOSE or not cycle.keep_alive:
-            self.conn.send(h11.ConnectionClosed())
-            self.transport.close()
-        cycle.on_response()
-
-    def has_part_of_a_head(self) -> bool:
-        """Tell whether bytes of a request are here, but not its whole head."""
-        return bool(self.conn.trailing_data[0])
-
-    def may_answer(self) -> bool:
-        """Tell whether an answer may be written that the application knows nothing of."""
-        return self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE)
-
-    def parser_problem(self) -> Problem:
-        """Return the problem with the part that was just parsed."""
-        error = sys.exception()
-        if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
-            count_exceeded("headers")
-            return Problem("headers_too_large")
-        return super().parser_problem()
+        super().handle_websocket_upgrade()
 
 
 def _serve(app: Any, extensions: dict[str, Any], scope: Any, receive: Any, send: Any) -> Awaitable[None]:

@@ -6,8 +6,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from palaver.errors import FACTS, ErrorClass
 from palaver.events import EventKind
-from palaver.vocabulary.lifecycle import RunStatus, WaitReason
+from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 
 _STATUS: Final[Mapping[str, RunStatus]] = {
     EventKind.RUN_QUEUED: RunStatus.QUEUED,
@@ -15,6 +16,15 @@ _STATUS: Final[Mapping[str, RunStatus]] = {
     EventKind.RUN_CANCELLING: RunStatus.CANCELLING,
 }
 """By the kind of an event; others are of a run that is running."""
+ADVICE: Final[Mapping[str, str]] = {
+    "retry": " Try again.",
+    "wait": " Try again later.",
+    "settings": "",
+    "fix_input": "",
+    "none": "",
+}
+"""The words behind the sentence about a failure, by its user action. Settings are for whoever runs the server."""
+_UNFORESEEN: Final = FACTS[ErrorClass.INTERNAL].sentence
 Content = str | Sequence[Mapping[str, Any]]
 """The content of a message, as events have it."""
 
@@ -37,6 +47,15 @@ def status_in(kind: str, data: Mapping[str, Any]) -> tuple[RunStatus, dict[str, 
         case EventKind.RUN_RETRYING:
             why = {"reason": WaitReason.BACKOFF, "code": data["error"]["class"], "delay": data["delay"]}
     return _STATUS.get(kind, RunStatus.RUNNING), why
+
+
+def failure_sentence(error: Mapping[str, Any] | None, stop_reason: str) -> str:
+    """Return a sentence for a person who chats about the failure that ended a run: that of its class, which is ours.
+    What the provider said is for whoever runs the server."""
+    if error is None:
+        return "There was no time left for this." if stop_reason == StopReason.DEADLINE else _UNFORESEEN
+    facts = FACTS.get(error["class"])
+    return _UNFORESEEN if facts is None else facts.sentence + ADVICE.get(error["user_action"], "")
 
 
 class ShownText:

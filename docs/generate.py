@@ -1,4 +1,4 @@
-"""What follows from code in pages: ``python -m docs.generate events`` (or limits, metrics, policy, presets, one-step).
+"""What follows from code in pages: ``python -m docs.generate events`` (or another name of ``TABLES``).
 
 Tests compare each with its page.
 """
@@ -20,8 +20,11 @@ from docs import one_step
 from docs.wrap import wrapped
 from palaver.config.policy import PolicyRule
 from palaver.config.presets import PRESETS
+from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.events.classes import EVENTS, BaseEvent
 from palaver.events.kinds import EventKind, StoredIn
+from palaver.steps.retry import MODEL_CALL, TOOL_CALL, stop_reason
+from palaver.steps.tool_retry import SERVICE_CALL
 from palaver.telemetry.metrics import METRICS, Metric
 from palaver.vocabulary.limits import LIMITS, Limit
 
@@ -41,6 +44,36 @@ def events() -> str:
         parts.append(_grouped(("type", "says", "carries"), ((title, _event(kind)) for kind in kinds)))
         parts.append("".join(wrapped(f"- `{kind}`: {more}\n") for kind in kinds if (more := _sentences(kind)[1])))
     return "\n".join(part for part in parts if part)
+
+
+def errors() -> str:
+    """The table of classes in docs/reference/errors.md, with the first sentence about each."""
+    said, word = _sentences_below(ErrorClass), {True: "yes", False: "no"}
+    rows = (
+        (
+            *(f"{error_class}", said[error_class.name].partition(". ")[0].rstrip("."), facts.source),
+            *(word[facts.retryable], word[facts.recoverable], facts.user_action),
+            f"{stop_reason(Failure.of(error_class))}",
+        )
+        for error_class, facts in FACTS.items()
+    )
+    heads = ("class", "from", "source", "retryable", "recoverable", "user_action", "ends the run as")
+    return "\n".join(_table(heads, rows)) + "\n"
+
+
+def retry_rules() -> str:
+    """The table of rules in docs/reference/errors.md."""
+    policies = {"MODEL_CALL": MODEL_CALL, "TOOL_CALL": TOOL_CALL, "SERVICE_CALL": SERVICE_CALL}
+    rows = (
+        (
+            *(name, f"{error_class}", f"{rule.attempts}", f"{rule.first:g}", f"{rule.factor:g}"),
+            *(f"{rule.max_delay:g}", rule.jitter, f"{rule.retry_after_cap:g}", rule.then),
+        )
+        for name, policy in policies.items()
+        for error_class, rule in policy.rules.items()
+    )
+    heads = ("policy", "class", "attempts", "first", "factor", "max_delay", "jitter", "retry_after_cap", "then")
+    return "\n".join(_table(heads, rows)) + "\n"
 
 
 def limits() -> str:
@@ -77,7 +110,7 @@ _TAKES: Final[Mapping[object, str]] = {bool: "true or false", int: "a whole numb
 
 def _keys(model: type[BaseModel], above: str) -> Iterator[tuple[str, ...]]:
     """A row for each key of a table, and of those in it."""
-    said = _sentences_of_fields(model)
+    said = _sentences_below(model)
     for name, field in model.model_fields.items():
         kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not NoneType]
         inner = next((kind for kind in kinds if isclass(kind) and issubclass(kind, BaseModel)), None)
@@ -96,15 +129,16 @@ def _takes(kind: object) -> str:
     return _TAKES.get(kind, "names and globs")
 
 
-def _sentences_of_fields(model: type[BaseModel]) -> dict[str, str]:
-    """The docstring below each field."""
+def _sentences_below(model: type) -> dict[str, str]:
+    """The docstring below each field, or below each member of an enumeration."""
     (definition,) = ast.parse(dedent(getsource(model))).body
     body = definition.body if isinstance(definition, ast.ClassDef) else []
     return {
-        field.target.id: " ".join(str(below.value.value).replace("``", "`").split())
+        name.id: " ".join(str(below.value.value).replace("``", "`").split())
         for field, below in pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(field, ast.AnnAssign | ast.Assign)
+        for name in (field.targets if isinstance(field, ast.Assign) else [field.target])
+        if isinstance(name, ast.Name) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
     }
 
 
@@ -149,11 +183,13 @@ def _metric(metric: Metric) -> tuple[str, ...]:
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "errors": errors,
     "events": events,
     "limits": limits,
     "metrics": metrics,
     "presets": presets,
     "policy": policy,
+    "retry-rules": retry_rules,
     "one-step": one_step.page,
 }
 """Each by the name that the command takes."""

@@ -9,10 +9,8 @@ from pydantic import Field, StringConstraints
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from palaver.events import EventKind
-
 from .. import operations
-from ..dialects import ClosedTable, Dialect
+from ..dialects import Dialect, event_table
 from ..headers import JSON
 from ..openapi import ErrorFormat
 from ..operations import Backend, Caller
@@ -56,7 +54,7 @@ AG_UI: Final = Dialect(
     respond,
     ErrorFormat(JSON, "AgUiProblem", _SCHEMA),
     about="The same runs for kits that speak AG-UI.",
-    tables={**TABLES, "events": ClosedTable(tuple(EventKind), HANDLERS)},
+    tables={**TABLES, "events": event_table(HANDLERS)},
 )
 
 

@@ -11,16 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from palaver.errors import ErrorClass
 from palaver.events import EventKind
-from palaver.vocabulary.lifecycle import StopReason
 
 from ..operations import StoredEvent
-from ..shown_run import OpenCalls, ShownText, status_in, text_in
+from ..shown_run import OpenCalls, ShownText, failure_sentence, status_in, text_in
 from .frames import DELTAS, VERSION, AgDelta, AgEvent, call_name, message_id, result_id
 from .interrupts import Interrupts
 from .messages import result_text
-from .tables import ERRORS, OUTCOMES
+from .tables import OUTCOMES
 
 
 class RunProjection:
@@ -265,9 +263,9 @@ class RunProjection:
         reason = data["stop_reason"]
         outcome = OUTCOMES.get(reason, "success")
         if outcome == "error":
-            error = data["error"] or {"class": ErrorClass.INTERNAL, "code": reason}
-            said = "There was no time left for it." if reason == StopReason.DEADLINE else ERRORS.get(error["class"], "")
-            yield from self._failed(f"{said} ({self._run_id})", error["code"] if data["error"] else reason)
+            error = data["error"]
+            code = reason if error is None else error["code"]
+            yield from self._failed(f"{failure_sentence(error, reason)} ({self._run_id})", code)
         else:
             yield self._finish({"type": outcome}, reason)
 
@@ -280,43 +278,32 @@ class RunProjection:
         result = {"runId": self._run_id} if reason is None else {"runId": self._run_id, "stopReason": reason}
         return self._about("RUN_FINISHED", outcome=outcome, result=result)
 
-    def _nothing(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        yield from ()
-
 
 Handle = Callable[[RunProjection, StoredEvent, Mapping[str, Any]], Iterator[AgEvent]]
 HANDLERS: Final[Mapping[str, Handle]] = MappingProxyType(
     {
-        EventKind.RUN_CREATED: RunProjection._nothing,
         EventKind.RUN_QUEUED: RunProjection._status,
         EventKind.RUN_STARTED: RunProjection._status,
         EventKind.RUN_WAITING: RunProjection._status,
         EventKind.RUN_RETRYING: RunProjection._status,
-        EventKind.RUN_PAUSING: RunProjection._nothing,
         EventKind.RUN_PAUSED: RunProjection._status,
         EventKind.RUN_RESUMED: RunProjection._status,
         EventKind.RUN_REQUIRES_ACTION: RunProjection._requires_action,
         EventKind.RUN_CANCELLING: RunProjection._cancelling,
         EventKind.RUN_FINISHED: RunProjection._finished,
         EventKind.STEP_STARTED: RunProjection._step_started,
-        EventKind.STEP_LOST: RunProjection._nothing,
         EventKind.MESSAGE_DELTA: RunProjection._delta,
         EventKind.REASONING_DELTA: RunProjection._delta,
         EventKind.MESSAGE_CREATED: RunProjection._message,
         EventKind.MESSAGE_DISCARDED: RunProjection._discarded,
-        EventKind.MESSAGES_WITHDRAWN: RunProjection._nothing,
         EventKind.TOOL_PROGRESS: RunProjection._progress,
         EventKind.TOOL_FINISHED: RunProjection._result,
         EventKind.ACTION_REQUIRED: RunProjection._action,
         EventKind.ACTION_RESOLVED: RunProjection._resolved,
         EventKind.CHILD_ACTION_REQUIRED: RunProjection._action_below,
         EventKind.CHILD_ACTION_RESOLVED: RunProjection._resolved_below,
-        EventKind.BUDGET_WARNING: RunProjection._nothing,
-        EventKind.CONVERSATION_CONDENSED: RunProjection._nothing,
-        EventKind.REASONING_DROPPED: RunProjection._nothing,
         EventKind.STREAM_GAP: RunProjection._gap,
         EventKind.STREAM_REWOUND: RunProjection._rewound,
-        EventKind.CONVERSATION_DELETED: RunProjection._nothing,
     }
 )
-"""The reading of an event, by its kind."""
+"""The reading of an event, by its kind. Of other kinds clients have no word."""

@@ -8,10 +8,8 @@ from pydantic import Field, StringConstraints
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from palaver.events import EventKind
-
 from .. import operations
-from ..dialects import ClosedTable, Dialect
+from ..dialects import Dialect, event_table
 from ..openapi import ErrorFormat
 from ..operations import Backend, Caller
 from ..problems import Problem
@@ -47,7 +45,7 @@ AI_SDK: Final = Dialect(
     respond,
     ErrorFormat(_TEXT, "AiSdkProblem", _SCHEMA),
     about="The same runs for pages with `useChat` of the AI SDK.",
-    tables={**TABLES, "events": ClosedTable(tuple(EventKind), HANDLERS)},
+    tables={**TABLES, "events": event_table(HANDLERS)},
 )
 
 

@@ -18,7 +18,7 @@ from ..operations import StoredEvent
 from ..shown_run import OpenCalls, ShownText, text_in
 from .awaited import AwaitedCalls, below, input_chunk
 from .chunks import DELTAS, Chunk, DeltaFrame, part_id
-from .statuses import failure_sentence, status_chunk
+from .statuses import error_text, status_chunk
 from .tables import FINISHES
 from .values import output_of, parts_of, settled_below, waiting_below
 
@@ -248,7 +248,7 @@ class ChatProjection:
         yield from self._leave()
         yield from self._steers
         if reason == "error":
-            yield {"type": "error", "errorText": failure_sentence(data["error"], data["stop_reason"], self._run_id)}
+            yield {"type": "error", "errorText": error_text(data["error"], data["stop_reason"], self._run_id)}
         elif data["status"] == RunStatus.CANCELLED:
             yield {"type": "abort", "reason": "cancelled"}
         yield from self._finish(reason)
@@ -258,43 +258,32 @@ class ChatProjection:
         self.over, self._awaited.idle, self.goes_on = True, False, None
         yield {"type": "finish", "finishReason": reason, "messageMetadata": {"runId": self._run_id}}
 
-    def _nothing(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        yield from ()
-
 
 Handle = Callable[[ChatProjection, StoredEvent, Mapping[str, Any]], Iterator[Chunk]]
 HANDLERS: Final[Mapping[str, Handle]] = MappingProxyType(
     {
-        EventKind.RUN_CREATED: ChatProjection._nothing,
         EventKind.RUN_QUEUED: ChatProjection._status,
         EventKind.RUN_STARTED: ChatProjection._status,
         EventKind.RUN_WAITING: ChatProjection._status,
         EventKind.RUN_RETRYING: ChatProjection._status,
-        EventKind.RUN_PAUSING: ChatProjection._nothing,
         EventKind.RUN_PAUSED: ChatProjection._status,
         EventKind.RUN_RESUMED: ChatProjection._status,
         EventKind.RUN_REQUIRES_ACTION: ChatProjection._requires_action,
         EventKind.RUN_CANCELLING: ChatProjection._cancelling,
         EventKind.RUN_FINISHED: ChatProjection._finished,
         EventKind.STEP_STARTED: ChatProjection._step_started,
-        EventKind.STEP_LOST: ChatProjection._nothing,
         EventKind.MESSAGE_DELTA: ChatProjection._delta,
         EventKind.REASONING_DELTA: ChatProjection._delta,
         EventKind.MESSAGE_CREATED: ChatProjection._message,
         EventKind.MESSAGE_DISCARDED: ChatProjection._discarded,
-        EventKind.MESSAGES_WITHDRAWN: ChatProjection._nothing,
         EventKind.TOOL_PROGRESS: ChatProjection._progress,
         EventKind.TOOL_FINISHED: ChatProjection._result,
         EventKind.ACTION_REQUIRED: ChatProjection._action,
         EventKind.ACTION_RESOLVED: ChatProjection._resolved,
         EventKind.CHILD_ACTION_REQUIRED: ChatProjection._action_below,
         EventKind.CHILD_ACTION_RESOLVED: ChatProjection._resolved_below,
-        EventKind.BUDGET_WARNING: ChatProjection._nothing,
-        EventKind.CONVERSATION_CONDENSED: ChatProjection._nothing,
-        EventKind.REASONING_DROPPED: ChatProjection._nothing,
         EventKind.STREAM_GAP: ChatProjection._gap,
         EventKind.STREAM_REWOUND: ChatProjection._rewound,
-        EventKind.CONVERSATION_DELETED: ChatProjection._nothing,
     }
 )
-"""The reading of an event, by its kind."""
+"""The reading of an event, by its kind. Of other kinds clients have no word."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from palaver.errors import ErrorClass
-from palaver.vocabulary.lifecycle import StopReason
-
-from ..shown_run import status_in
+from ..shown_run import failure_sentence, status_in
 from .chunks import Chunk
-from .tables import ERRORS, STATUSES, WAITS
+from .tables import STATUSES, WAITS
 
 
 def status_chunk(kind: str, data: Mapping[str, Any]) -> Chunk:
@@ -20,10 +17,7 @@ def status_chunk(kind: str, data: Mapping[str, Any]) -> Chunk:
     return {"type": "data-palaver-status", "data": {"status": STATUSES[status], **said, **why}, "transient": True}
 
 
-def failure_sentence(error: Mapping[str, Any] | None, stop_reason: str, run_id: str) -> str:
+def error_text(error: Mapping[str, Any] | None, stop_reason: str, run_id: str) -> str:
     """Return the sentence for a person, and what whoever runs the server looks for."""
-    if error is None:
-        said = "There was no time left for this." if stop_reason == StopReason.DEADLINE else ERRORS[ErrorClass.INTERNAL]
-        return f"{said} ({stop_reason}, {run_id})"
-    said = ERRORS.get(error["class"], ERRORS[ErrorClass.INTERNAL])
-    return f"{said} ({error['class']}, {error['code']}, {run_id})"
+    cause = stop_reason if error is None else f"{error['class']}, {error['code']}"
+    return f"{failure_sentence(error, stop_reason)} ({cause}, {run_id})"

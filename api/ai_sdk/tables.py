@@ -4,41 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, get_args
 
-from palaver.errors import ErrorClass
+from palaver.errors import UserAction
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 
 from ..dialects import ClosedTable
 from ..problems import CODES
+from ..shown_run import ADVICE
 
-ERRORS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        ErrorClass.RATE_LIMITED: "The model is asked too much at the moment. Try again later.",
-        ErrorClass.PROVIDER_ERROR: "The model's provider failed to answer. Try again.",
-        ErrorClass.CONNECTION: "The model's provider cannot be reached. Try again.",
-        ErrorClass.TIMEOUT: "The model took too long to answer. Try again.",
-        ErrorClass.QUOTA_EXHAUSTED: "The quota at the model's provider is used up.",
-        ErrorClass.AUTHENTICATION: "The model's provider does not accept the server's key.",
-        ErrorClass.PERMISSION: "The model's provider does not allow this.",
-        ErrorClass.NOT_FOUND: "There is no such model.",
-        ErrorClass.INVALID_REQUEST: "The model's provider refused the request.",
-        ErrorClass.CONTEXT_WINDOW: "The conversation is too long for the model.",
-        ErrorClass.CONTENT_FILTER: "The model's provider withheld the answer.",
-        ErrorClass.INVALID_OUTPUT: "The model did not answer in the form that was asked for.",
-        ErrorClass.INVALID_TOOL_CALL: "The model called a tool in a wrong way.",
-        ErrorClass.TOOL_ERROR: "A tool failed.",
-        ErrorClass.TOOL_TIMEOUT: "A tool took too long.",
-        ErrorClass.TOOL_INTERRUPTED: "A tool was interrupted: it may or may not have taken effect.",
-        ErrorClass.TOOL_DENIED: "A tool was not allowed to run.",
-        ErrorClass.WORKER_LOST: "The server lost this answer. Try again.",
-        ErrorClass.NO_WORKER: "Nobody on the server could work on this.",
-        ErrorClass.STUCK: "The model repeated itself, and was stopped.",
-        ErrorClass.STORAGE: "The server's store is not available. Try again.",
-        ErrorClass.INTERNAL: "Something went wrong on the server.",
-    }
-)
-"""A sentence for a person who chats, by class: a provider's own words are for whoever runs the server."""
 WAITS: Final[Mapping[str, str]] = MappingProxyType(
     {
         WaitReason.BACKOFF: "Something failed. It is tried again.",
@@ -111,7 +85,7 @@ CLASSES: Final[Mapping[int, str]] = MappingProxyType(
 """The class of a problem that ends a request, by its status."""
 TABLES: Final[Mapping[str, ClosedTable]] = MappingProxyType(
     {
-        "error classes": ClosedTable(tuple(ErrorClass), ERRORS),
+        "user actions": ClosedTable(get_args(UserAction), ADVICE),
         "waits": ClosedTable(tuple(WaitReason), WAITS),
         "stops": ClosedTable(tuple(StopReason), FINISHES),
         "statuses": ClosedTable(tuple(RunStatus), STATUSES),

@@ -13,16 +13,13 @@ from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from .. import operations
 from ..operations import Backend, Caller
 from .states import MODEL
-from .tables import FINISHES
+from .tables import FINISHES, INVALID_PROMPT, RATE_LIMIT_EXCEEDED, error_code
 
 _STATUSES: Final[Mapping[str, int]] = {
-    "rate_limited": 429,
-    "quota_exhausted": 429,
-    "context_window": 400,
-    "invalid_request": 400,
-    "content_filter": 400,
+    RATE_LIMIT_EXCEEDED: 429,
+    INVALID_PROMPT: 400,
 }
-"""HTTP statuses by the class of the error that ended a run; others are 500."""
+"""HTTP statuses by the code of the error that ended a run; others are 500."""
 _DECISION: Final = "a call waits for a decision, which chat completions have no message for: create a response"
 
 
@@ -49,8 +46,9 @@ async def refusal_of(backend: Backend, caller: Caller, run: Run) -> tuple[int, d
         return 500, _error(
             "server_error", str(run.stop_reason or run.status), "The run has not come to an answer.", run
         )
-    kind = "rate_limit_error" if _STATUSES.get(failed["class"]) == 429 else "server_error"
-    return _STATUSES.get(failed["class"], 500), _error(kind, failed["class"], failed["message"], run)
+    status = _STATUSES.get(error_code(failed["class"]), 500)
+    kind = "rate_limit_error" if status == 429 else "server_error"
+    return status, _error(kind, failed["class"], failed["message"], run)
 
 
 def _error(kind: str, code: str, message: str, run: Run) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from .ids import ResponseId
 from .items import SERVER, approval_item, function_item
 from .projection import ResponseProjection
 from .servers import server_tool
-from .tables import ERRORS, INCOMPLETE, STATUSES, ResponseStatus
+from .tables import INCOMPLETE, SERVER_ERROR, STATUSES, ResponseStatus, error_code
 from .wire import ANSWER_BYTES
 
 BACKGROUND: Final = "openai.background"
@@ -157,8 +157,8 @@ def _below(run: Run, status: ResponseStatus) -> list[dict[str, Any]]:
 def _error(run: Run) -> dict[str, Any]:
     error = run.error
     if error is None:
-        return {"code": "server_error", "type": run.stop_reason, "message": "The time that the run had is over."}
-    return {"code": ERRORS.get(error["class"], "server_error"), "type": error["class"], "message": error["message"]}
+        return {"code": SERVER_ERROR, "type": run.stop_reason, "message": "The time that the run had is over."}
+    return {"code": error_code(error["class"]), "type": error["class"], "message": error["message"]}
 
 
 def _limit(reason: StopReason | None) -> dict[str, str]:

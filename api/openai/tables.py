@@ -12,7 +12,7 @@ from palaver.errors import ErrorClass
 from palaver.events import EventKind
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
-from ..dialects import ClosedTable
+from ..dialects import ClosedTable, event_table
 from ..problems import CODES
 
 
@@ -93,35 +93,20 @@ MODEL_NOT_FOUND: Final = "model_not_found"
 MODELS: Final = frozenset({"unknown_provider", "unknown_agent", "agent_not_found"})
 """Codes that are OpenAI's ``model_not_found``: a model is an agent on the server, or one of a provider."""
 
-_SERVER: Final = "server_error"
-_PROMPT: Final = "invalid_prompt"
+RATE_LIMIT_EXCEEDED: Final = "rate_limit_exceeded"
+INVALID_PROMPT: Final = "invalid_prompt"
+SERVER_ERROR: Final = "server_error"
 ERRORS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        ErrorClass.RATE_LIMITED: "rate_limit_exceeded",
-        ErrorClass.PROVIDER_ERROR: _SERVER,
-        ErrorClass.CONNECTION: _SERVER,
-        ErrorClass.TIMEOUT: _SERVER,
-        ErrorClass.QUOTA_EXHAUSTED: "rate_limit_exceeded",
-        ErrorClass.AUTHENTICATION: _SERVER,
-        ErrorClass.PERMISSION: _SERVER,
-        ErrorClass.NOT_FOUND: _SERVER,
-        ErrorClass.INVALID_REQUEST: _PROMPT,
-        ErrorClass.CONTEXT_WINDOW: _PROMPT,
-        ErrorClass.CONTENT_FILTER: _PROMPT,
-        ErrorClass.INVALID_OUTPUT: _SERVER,
-        ErrorClass.INVALID_TOOL_CALL: _SERVER,
-        ErrorClass.TOOL_ERROR: _SERVER,
-        ErrorClass.TOOL_TIMEOUT: _SERVER,
-        ErrorClass.TOOL_INTERRUPTED: _SERVER,
-        ErrorClass.TOOL_DENIED: _SERVER,
-        ErrorClass.WORKER_LOST: _SERVER,
-        ErrorClass.NO_WORKER: _SERVER,
-        ErrorClass.STUCK: _SERVER,
-        ErrorClass.STORAGE: _SERVER,
-        ErrorClass.INTERNAL: _SERVER,
+        ErrorClass.RATE_LIMITED: RATE_LIMIT_EXCEEDED,
+        ErrorClass.QUOTA_EXHAUSTED: RATE_LIMIT_EXCEEDED,
+        ErrorClass.INVALID_REQUEST: INVALID_PROMPT,
+        ErrorClass.CONTEXT_WINDOW: INVALID_PROMPT,
+        ErrorClass.CONTENT_FILTER: INVALID_PROMPT,
     }
 )
-"""The ``code`` of a response's error by the class, which is its ``type``. Clients in strict mode know no others."""
+"""The ``code`` of a response's error by the class, which is its ``type``. For all others the protocol's own word is
+``server_error``. Clients in strict mode know no other codes."""
 STATUSES: Final[Mapping[str, ResponseStatus]] = MappingProxyType(
     {
         RunStatus.QUEUED: ResponseStatus.QUEUED,
@@ -165,45 +150,33 @@ FINISHES: Final[Mapping[str, str]] = MappingProxyType(
 EVENTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         EventKind.RUN_CREATED: "created",
-        EventKind.RUN_QUEUED: "",
         EventKind.RUN_STARTED: "started",
-        EventKind.RUN_WAITING: "",
         EventKind.RUN_RETRYING: "attempt_failed",
-        EventKind.RUN_PAUSING: "",
-        EventKind.RUN_PAUSED: "",
-        EventKind.RUN_RESUMED: "",
         EventKind.RUN_REQUIRES_ACTION: "interrupted",
-        EventKind.RUN_CANCELLING: "",
         EventKind.RUN_FINISHED: "finished",
-        EventKind.STEP_STARTED: "",
         EventKind.STEP_LOST: "attempt_failed",
         EventKind.MESSAGE_DELTA: "text_part",
         EventKind.REASONING_DELTA: "thought_part",
         EventKind.MESSAGE_CREATED: "message",
         EventKind.MESSAGE_DISCARDED: "discarded",
-        EventKind.MESSAGES_WITHDRAWN: "",
-        EventKind.TOOL_PROGRESS: "",
         EventKind.TOOL_FINISHED: "tool_result",
         EventKind.ACTION_REQUIRED: "action",
         EventKind.ACTION_RESOLVED: "decision",
-        EventKind.CHILD_ACTION_REQUIRED: "",
-        EventKind.CHILD_ACTION_RESOLVED: "",
-        EventKind.BUDGET_WARNING: "",
-        EventKind.CONVERSATION_CONDENSED: "",
-        EventKind.REASONING_DROPPED: "",
-        EventKind.STREAM_GAP: "",
-        EventKind.STREAM_REWOUND: "",
-        EventKind.CONVERSATION_DELETED: "",
     }
 )
-"""The part of the projection that shows a kind of event; none for those that clients have no event for."""
+"""The part of the projection that shows a kind of event. Of other kinds clients have no event."""
 TABLES: Final[Mapping[str, ClosedTable]] = MappingProxyType(
     {
         "problems": ClosedTable(tuple(CODES), PROBLEMS),
-        "errors": ClosedTable(tuple(ErrorClass), ERRORS),
+        "errors": ClosedTable((), ERRORS, optional=tuple(ErrorClass)),
         "statuses": ClosedTable(tuple(RunStatus), STATUSES),
         "finishes": ClosedTable(tuple(RunStatus), FINISHES),
         "limits": ClosedTable([reason for reason in StopReason if reason.status is RunStatus.INCOMPLETE], INCOMPLETE),
-        "events": ClosedTable(tuple(EventKind), EVENTS),
+        "events": event_table(EVENTS),
     }
 )
+
+
+def error_code(error_class: str) -> str:
+    """Return the code of an error by its class; also of a class that only a newer version knows."""
+    return ERRORS.get(error_class, SERVER_ERROR)

@@ -1,6 +1,7 @@
 """The tables from ours to OpenHands': statuses of runs, error classes, limits, problems; and their readers.
 
-Each has a row for every member that it is about: the dialect declares them, and a test compares.
+Each has a row for every member that it is about, or says what holds for the others: the dialect declares them, and a
+test compares.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from palaver.errors import ErrorClass, ErrorObject
+from palaver.errors import FACTS, ErrorClass, ErrorObject, UserAction
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 from ..dialects import ClosedTable
@@ -65,39 +66,66 @@ FOUND_BY: Final[Mapping[ExecutionStatus, tuple[str, ...]]] = MappingProxyType(
 )
 """Statuses of the newest run by execution status. A run that is stuck has failed."""
 _C = ErrorClass
-ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+CODES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        _C.RATE_LIMITED: ("LLMRateLimitError", "rate_limit"),
-        _C.PROVIDER_ERROR: ("LLMServiceUnavailableError", "transient"),
-        _C.CONNECTION: ("LLMServiceUnavailableError", "transient"),
-        _C.TIMEOUT: ("LLMTimeoutError", "transient"),
-        _C.QUOTA_EXHAUSTED: ("LLMRateLimitError", "quota"),
-        _C.AUTHENTICATION: ("LLMAuthenticationError", "auth"),
-        _C.PERMISSION: ("LLMAuthenticationError", "auth"),
-        _C.NOT_FOUND: ("LLMBadRequestError", "config"),
-        _C.INVALID_REQUEST: ("LLMBadRequestError", "config"),
-        _C.CONTEXT_WINDOW: ("LLMContextWindowExceedError", "agent_action"),
-        _C.CONTENT_FILTER: ("LLMContentPolicyViolationError", "agent_action"),
-        _C.INVALID_OUTPUT: ("LLMNoResponseError", "agent_action"),
-        _C.INVALID_TOOL_CALL: ("FunctionCallValidationError", "agent_action"),
-        _C.TOOL_ERROR: ("ToolError", "agent_action"),
-        _C.TOOL_TIMEOUT: ("ToolTimeout", "agent_action"),
-        _C.TOOL_INTERRUPTED: ("ToolInterrupted", "agent_action"),
-        _C.TOOL_DENIED: ("UserRejected", "agent_action"),
-        _C.WORKER_LOST: ("WorkerLost", "transient"),
-        _C.NO_WORKER: ("NoWorker", "config"),
-        _C.STUCK: ("Stuck", "agent_action"),
-        _C.STORAGE: ("StorageError", "transient"),
-        _C.INTERNAL: ("InternalError", "internal"),
+        _C.RATE_LIMITED: "LLMRateLimitError",
+        _C.PROVIDER_ERROR: "LLMServiceUnavailableError",
+        _C.CONNECTION: "LLMServiceUnavailableError",
+        _C.TIMEOUT: "LLMTimeoutError",
+        _C.QUOTA_EXHAUSTED: "LLMRateLimitError",
+        _C.AUTHENTICATION: "LLMAuthenticationError",
+        _C.PERMISSION: "LLMAuthenticationError",
+        _C.NOT_FOUND: "LLMBadRequestError",
+        _C.INVALID_REQUEST: "LLMBadRequestError",
+        _C.CONTEXT_WINDOW: "LLMContextWindowExceedError",
+        _C.CONTENT_FILTER: "LLMContentPolicyViolationError",
+        _C.INVALID_OUTPUT: "LLMNoResponseError",
+        _C.INVALID_TOOL_CALL: "FunctionCallValidationError",
+        _C.TOOL_DENIED: "UserRejected",
+        _C.STORAGE: "StorageError",
+        _C.INTERNAL: "InternalError",
     }
 )
-"""By error class: the code, which is the name of an exception of OpenHands' SDK, and the kind of the error."""
+"""Codes by error class: names of exceptions of OpenHands' SDK. Others have the name of the class, as its server has it
+for exceptions that are not the SDK's: ``TOOL_TIMEOUT`` is ``ToolTimeout``."""
+KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "retry": "transient",
+        "wait": "transient",
+        "settings": "config",
+        "fix_input": "agent_action",
+        "none": "agent_action",
+    }
+)
+"""Kinds of errors by the user action of the class."""
+OTHER_KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        _C.RATE_LIMITED: "rate_limit",
+        _C.QUOTA_EXHAUSTED: "quota",
+        _C.AUTHENTICATION: "auth",
+        _C.PERMISSION: "auth",
+        _C.INVALID_REQUEST: "config",
+        _C.INTERNAL: "internal",
+    }
+)
+"""Kinds of errors by class, of which clients have a more precise one."""
+_CLASSES: Final = frozenset(each.value for each in _C)
+
+
+def error_code(error_class: str) -> tuple[str, str]:
+    """Return the code and the kind of an error by its class; also of a class that only a newer version knows."""
+    if error_class not in _CLASSES:
+        return CODES[_C.INTERNAL], "unknown"
+    code = CODES.get(error_class) or error_class.title().replace("_", "")
+    return code, OTHER_KINDS.get(error_class) or KINDS[FACTS[_C(error_class)].user_action]
+
+
 LIMITS: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType(
     {
         StopReason.MAX_STEPS: ("MaxIterationsReached", "agent_action", "Agent reached maximum iterations limit."),
         StopReason.MAX_TOKENS: ("MaxTokensReached", "agent_action", "The answer was cut at the model's output limit."),
         StopReason.BUDGET: ("MaxBudgetReached", "quota", "The budget of the run is used up."),
-        StopReason.CONTENT_FILTER: (*ERROR_CODES[_C.CONTENT_FILTER], "The provider withheld the answer."),
+        StopReason.CONTENT_FILTER: (*error_code(_C.CONTENT_FILTER), "The provider withheld the answer."),
         StopReason.CONVERSATION_FULL: (
             "ConversationFull",
             "agent_action",
@@ -122,7 +150,9 @@ HTTP_STATUS: Final[Mapping[str, int]] = MappingProxyType(
 """HTTP statuses by code of a problem, where they are not the same as ours."""
 TABLES: Final[Mapping[str, ClosedTable]] = MappingProxyType(
     {
-        "error classes": ClosedTable(tuple(ErrorClass), ERROR_CODES),
+        "user actions": ClosedTable(get_args(UserAction), KINDS),
+        "error codes": ClosedTable((), CODES, optional=tuple(ErrorClass)),
+        "error kinds": ClosedTable((), OTHER_KINDS, optional=tuple(ErrorClass)),
         "statuses": ClosedTable(("idle", *RunStatus), RUN_STATUSES),
         # What is found by its status: nobody looks for what is about to go.
         "searches": ClosedTable(
@@ -145,7 +175,7 @@ def execution_status(status: str, stop_reason: str | None = None) -> ExecutionSt
 
 def of_failure(error: ErrorObject) -> tuple[str, str, dict[str, Any]]:
     """Return the code, the sentence and the classification of a failure."""
-    code, kind = ERROR_CODES.get(error["class"], ("InternalError", "unknown"))
+    code, kind = error_code(error["class"])
     advice = "retry" if error["user_action"] == "wait" else error["user_action"]
     return code, _with_its_words(error["message"], error), _classified(kind, advice, retryable=error["retryable"])
 

@@ -15,25 +15,9 @@ from palaver.errors.foreign import HTTP_ERROR
 from palaver.errors.outages import OutageSign, sign_of_outage
 from palaver.errors.response import classify_response
 from palaver.errors.services import find_in_tool, is_unsent
-from palaver.errors.vocabulary import ErrorClass
+from palaver.errors.vocabulary import TOOL_CLASSES, ErrorClass
 
 _C = ErrorClass
-
-TOOL_CLASSES: Final[Mapping[ErrorClass, str]] = {
-    _C.RATE_LIMITED: "The tool's service asks for fewer requests.",
-    _C.PROVIDER_ERROR: "The tool's service failed to answer.",
-    _C.CONNECTION: "The connection to the tool's service failed.",
-    _C.TIMEOUT: "The tool's service did not answer in time.",
-    _C.QUOTA_EXHAUSTED: "The quota at the tool's service is used up.",
-    _C.AUTHENTICATION: "The tool's service does not accept the credentials.",
-    _C.PERMISSION: "The tool's service does not allow this.",
-    _C.NOT_FOUND: "The tool's service does not have this.",
-    _C.INVALID_REQUEST: "The tool's service refused the request as invalid.",
-    _C.TOOL_ERROR: "The tool failed.",
-    _C.TOOL_TIMEOUT: "The tool did not finish in time.",
-}
-"""The classes that the failure of a call can have, each with its sentence for those who may not read what the tool
-said."""
 
 _OF_STORE: Final[Mapping[str, ErrorClass]] = {
     "store_unavailable": _C.CONNECTION,

@@ -41,7 +41,7 @@ from palaver.events.classes import (
     read_event,
 )
 from palaver.events.defaults import complete, is_complete
-from palaver.events.kinds import DELTAS, MESSAGES, ON_REQUEST, TRACED, UNDER_WAY, EventKind, StoredIn
+from palaver.events.kinds import DELTAS, MESSAGES, ON_REQUEST, TRACED, UNDER_WAY, EventKind, PartOf, StoredIn
 
 __all__ = [
     "DELTAS",
@@ -65,6 +65,7 @@ __all__ = [
     "MessageDelta",
     "MessageDiscarded",
     "MessagesWithdrawn",
+    "PartOf",
     "ReasoningDelta",
     "ReasoningDropped",
     "RunCancelling",

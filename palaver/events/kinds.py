@@ -1,4 +1,4 @@
-"""The kinds of events that there are, and where each is stored."""
+"""The kinds of events that there are, where each is stored, and who has to show it."""
 
 from __future__ import annotations
 
@@ -17,48 +17,60 @@ class StoredIn(Enum):
     """Sent to one watcher about the stream itself. It has no number."""
 
 
+class PartOf(Enum):
+    """The part of a run that an event tells of: it decides whether a dialect may pass over it."""
+
+    ANSWER = "answer"
+    """The answer: texts, calls and their results, what is asked of somebody, the end. A dialect that makes events of
+    its own of a run's has a row for it: without it, its clients show what is not so."""
+    COURSE = "course"
+    """The way there: queues, waits, attempts, runs below, the stream itself. A dialect whose clients have no word for
+    it says nothing."""
+
+
 class EventKind(StrEnum):
     """The ``type`` of an event. What each of them says and carries is in ``palaver.events.classes``."""
 
     stored_in: StoredIn
+    part_of: PartOf
 
-    def __new__(cls, value: str, stored_in: StoredIn) -> EventKind:
+    def __new__(cls, value: str, stored_in: StoredIn, part_of: PartOf) -> EventKind:
         """A kind by its name on the wire."""
         kind = str.__new__(cls, value)
         kind._value_ = value
-        kind.stored_in = stored_in
+        kind.stored_in, kind.part_of = stored_in, part_of
         return kind
 
-    RUN_CREATED = "run.created", StoredIn.LOG
-    RUN_QUEUED = "run.queued", StoredIn.FEED
-    RUN_STARTED = "run.started", StoredIn.LOG
-    RUN_WAITING = "run.waiting", StoredIn.FEED
-    RUN_RETRYING = "run.retrying", StoredIn.LOG
-    RUN_PAUSING = "run.pausing", StoredIn.LOG
-    RUN_PAUSED = "run.paused", StoredIn.LOG
-    RUN_RESUMED = "run.resumed", StoredIn.LOG
-    RUN_REQUIRES_ACTION = "run.requires_action", StoredIn.LOG
-    RUN_CANCELLING = "run.cancelling", StoredIn.LOG
-    RUN_FINISHED = "run.finished", StoredIn.LOG
-    STEP_STARTED = "step.started", StoredIn.FEED
-    STEP_LOST = "step.lost", StoredIn.LOG
-    MESSAGE_DELTA = "message.delta", StoredIn.FEED
-    REASONING_DELTA = "reasoning.delta", StoredIn.FEED
-    MESSAGE_CREATED = "message.created", StoredIn.LOG
-    MESSAGE_DISCARDED = "message.discarded", StoredIn.FEED
-    MESSAGES_WITHDRAWN = "messages.withdrawn", StoredIn.LOG
-    TOOL_PROGRESS = "tool.progress", StoredIn.FEED
-    TOOL_FINISHED = "tool.finished", StoredIn.LOG
-    ACTION_REQUIRED = "action.required", StoredIn.LOG
-    ACTION_RESOLVED = "action.resolved", StoredIn.LOG
-    CHILD_ACTION_REQUIRED = "child.action_required", StoredIn.FEED
-    CHILD_ACTION_RESOLVED = "child.action_resolved", StoredIn.FEED
-    BUDGET_WARNING = "budget.warning", StoredIn.LOG
-    CONVERSATION_CONDENSED = "conversation.condensed", StoredIn.LOG
-    REASONING_DROPPED = "reasoning.dropped", StoredIn.LOG
-    STREAM_GAP = "stream.gap", StoredIn.NOWHERE
-    STREAM_REWOUND = "stream.rewound", StoredIn.NOWHERE
-    CONVERSATION_DELETED = "conversation.deleted", StoredIn.NOWHERE
+    RUN_CREATED = "run.created", StoredIn.LOG, PartOf.COURSE
+    RUN_QUEUED = "run.queued", StoredIn.FEED, PartOf.COURSE
+    RUN_STARTED = "run.started", StoredIn.LOG, PartOf.COURSE
+    RUN_WAITING = "run.waiting", StoredIn.FEED, PartOf.COURSE
+    RUN_RETRYING = "run.retrying", StoredIn.LOG, PartOf.COURSE
+    RUN_PAUSING = "run.pausing", StoredIn.LOG, PartOf.COURSE
+    RUN_PAUSED = "run.paused", StoredIn.LOG, PartOf.COURSE
+    RUN_RESUMED = "run.resumed", StoredIn.LOG, PartOf.COURSE
+    RUN_REQUIRES_ACTION = "run.requires_action", StoredIn.LOG, PartOf.ANSWER
+    RUN_CANCELLING = "run.cancelling", StoredIn.LOG, PartOf.COURSE
+    RUN_FINISHED = "run.finished", StoredIn.LOG, PartOf.ANSWER
+    STEP_STARTED = "step.started", StoredIn.FEED, PartOf.COURSE
+    STEP_LOST = "step.lost", StoredIn.LOG, PartOf.COURSE
+    MESSAGE_DELTA = "message.delta", StoredIn.FEED, PartOf.ANSWER
+    REASONING_DELTA = "reasoning.delta", StoredIn.FEED, PartOf.ANSWER
+    MESSAGE_CREATED = "message.created", StoredIn.LOG, PartOf.ANSWER
+    MESSAGE_DISCARDED = "message.discarded", StoredIn.FEED, PartOf.ANSWER
+    MESSAGES_WITHDRAWN = "messages.withdrawn", StoredIn.LOG, PartOf.COURSE
+    TOOL_PROGRESS = "tool.progress", StoredIn.FEED, PartOf.COURSE
+    TOOL_FINISHED = "tool.finished", StoredIn.LOG, PartOf.ANSWER
+    ACTION_REQUIRED = "action.required", StoredIn.LOG, PartOf.ANSWER
+    ACTION_RESOLVED = "action.resolved", StoredIn.LOG, PartOf.ANSWER
+    CHILD_ACTION_REQUIRED = "child.action_required", StoredIn.FEED, PartOf.COURSE
+    CHILD_ACTION_RESOLVED = "child.action_resolved", StoredIn.FEED, PartOf.COURSE
+    BUDGET_WARNING = "budget.warning", StoredIn.LOG, PartOf.COURSE
+    CONVERSATION_CONDENSED = "conversation.condensed", StoredIn.LOG, PartOf.COURSE
+    REASONING_DROPPED = "reasoning.dropped", StoredIn.LOG, PartOf.COURSE
+    STREAM_GAP = "stream.gap", StoredIn.NOWHERE, PartOf.COURSE
+    STREAM_REWOUND = "stream.rewound", StoredIn.NOWHERE, PartOf.COURSE
+    CONVERSATION_DELETED = "conversation.deleted", StoredIn.NOWHERE, PartOf.COURSE
 
     @property
     def durable(self) -> bool:

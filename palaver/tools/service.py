@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
 from palaver.errors import ConfigurationError, ErrorClass
-from palaver.errors.tool_findings import TOOL_CLASSES
+from palaver.errors.vocabulary import TOOL_CLASSES
 
 _LIMIT_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MOST: Final = 1_000_000

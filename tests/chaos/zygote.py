@@ -47,7 +47,7 @@ _PRELOADED: Final[Mapping[str, str]] = {
     """,
     "api": """
         api.__main__ api.app api.connections api.descriptors api.ag_ui api.ai_sdk api.openai api.openhands
-        uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
+        uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
     """,
 }
 """What a program imports until it works."""

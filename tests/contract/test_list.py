@@ -14,11 +14,10 @@ from palaver.errors import ErrorClass, Failure, StateConflict, UnknownConversati
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Retry
 from palaver.store import Store
-from palaver.store.reading import finding
-from palaver.store.reading.finding import Part, look
+from palaver.store.reading.finding import Part, Place, Search, ShardLists, look
 from palaver.store.redis import keys
 from palaver.store.runs.runs import Submitted
-from palaver.vocabulary.ids import new_conversation_id, new_run_id
+from palaver.vocabulary.ids import all_shards, new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import exceeded, limit_of
 from tests.contract.store_driver import AGENT, StoreDriver
@@ -306,9 +305,8 @@ async def test_shards_share_nothing(driver: StoreDriver, settings: Settings) -> 
 
 
 async def test_pages_are_whole_and_in_order_where_each_of_many_shards_is_asked_for_a_part(
-    redis: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    redis: Any, settings: Settings
 ) -> None:
-    monkeypatch.setattr(finding, "_LEAST", 2)
     driver = StoreDriver(Store(redis, settings.model_copy(update={"shards": 20})), redis)
     # Of one conversation, and so of one shard, there are more than that shard is asked for.
     first = await driver.submit()
@@ -324,3 +322,30 @@ async def test_pages_are_whole_and_in_order_where_each_of_many_shards_is_asked_f
         created = [(await driver.store.runs.get(run_id)).times.created_at for run_id in listed]
         assert created == sorted(created, reverse=True)
         assert {len(page) for page in pages[:-1]} <= {limit}
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize("among", [1, 5, 64], ids=["one has all", "few have all", "all have some"])
+async def test_little_more_than_a_page_is_looked_at_in_many_shards(
+    redis: Any, settings: Settings, among: int, ascending: bool
+) -> None:
+    limit, shards = 50, all_shards(64)
+    first = -1 if ascending else 1
+    # Each shard has twenty; those that come first are of ``among`` shards, in turn.
+    sought = [(first * (10_000 + i), f"run_{shards[i % among]}_{i:04}") for i in range(300)]
+    others = [(first * (1_000 + i), f"run_{shards[i % 64]}_later{i:04}") for i in range(64 * 20)]
+    for at, name in sought + others:
+        await redis.zadd(keys.runs(name[4:6], None), {name: at})
+
+    lists = [ShardLists(shard, keys.run_prefix(shard), [keys.runs(shard, None)]) for shard in shards]
+    scripts, search = Store(redis, settings).scripts, Search(lists, (), ascending=ascending)
+    found, place, looked = list[Place](), None, list[int]()
+    while len(found) < 4 * limit:
+        part = await look(scripts, search, place, limit)
+        found += part.places
+        looked.append(part.looked)
+        place = part.end
+    assert found[: 4 * limit] == sorted(sought, reverse=not ascending)[: 4 * limit]
+    # Of each an even part of three pages, and one or two more; and once more of those that have so many.
+    assert max(looked) <= 2 * (3 * limit + 2 * 64)
+    assert len(looked) == 4

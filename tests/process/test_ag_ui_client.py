@@ -193,4 +193,4 @@ def test_a_stop_and_an_error(pages: Pages) -> None:
     pages.open("fails")
     pages.act("send", "fails", runId="run-1", content="hello")
     (error,) = pages.rests("fails")["errors"]
-    assert error.startswith("The model's provider refused the server's key.")
+    assert error.startswith("The provider does not accept the key.")

@@ -211,4 +211,4 @@ def test_another_answer_an_edit_and_an_error(pages: Pages) -> None:
     pages.open("fails")
     pages.say("fails", "hello")
     (error,) = pages.shows("fails", lambda shown: shown["status"] == "error")["errors"]
-    assert error.startswith("The model's provider does not accept the server's key. (authentication, ")
+    assert error.startswith("The provider does not accept the key. (authentication, ")

@@ -57,7 +57,7 @@ _PRELOADED: Final = """
     kombu.mixins kombu.pidbox
     api.app api.connections api.descriptors api.logs api.mcp
     api.ag_ui api.ai_sdk api.openai api.openhands
-    uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
+    uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
     encodings.idna importlib.readers stringprep
     tests.process.tools
 """

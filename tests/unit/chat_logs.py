@@ -52,7 +52,7 @@ class RunLog:
         return [self._random.choice(_WORDS) for _ in range(self._random.randrange(5))]
 
     def _error(self) -> dict[str, Any]:
-        return {"class": "connection", "code": "reset", "message": "The connection failed."}
+        return {"class": "connection", "code": "reset", "message": "The connection failed.", "user_action": "retry"}
 
     def _steer(self) -> None:
         if self._chance(4):

@@ -12,8 +12,8 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.server import ServerState
 
-from api.connections import H11
 from api.gate import Gate
+from api.http11 import Http11
 from palaver.config.settings import Settings
 from palaver.schemas.models import Message
 from palaver.steps.leases import Lease
@@ -97,7 +97,7 @@ async def serving_openai(
         config.load()
         state, loop = ServerState(), asyncio.get_running_loop()
         gate = Gate(100, 64)
-        server = await loop.create_server(lambda: H11(config, state, {}, gate=gate), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: Http11(config, state, {}, gate=gate), "127.0.0.1", 0)
         async with server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             client = openai.AsyncOpenAI(

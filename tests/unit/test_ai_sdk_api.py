@@ -318,7 +318,7 @@ async def test_errors_are_for_people_and_say_what_to_look_for(chat: Page) -> Non
     await chat.api.fail(run)
     chunks = await ended(request)
     check(chunks)
-    text = f"The model's provider does not accept the server's key. (authentication, authentication, {run['id']})"
+    text = f"The provider does not accept the key. (authentication, authentication, {run['id']})"
     assert chunks[-2] == {"type": "error", "errorText": text}
     unknown = await chat.api.client.post("/ui/agents/nobody/chat", json={"id": "c", "messages": [said("hello")]})
     assert (unknown.status_code, "(invalid_request, unknown_agent, req_" in unknown.text) == (422, True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from api import connections, sending
-from api.connections import H11
 from api.gate import Gate, network_of
+from api.http11 import Http11
 from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import exceeded
 from tests.waiting import aeventually
@@ -30,6 +32,8 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     size = int(scope["query_string"] or 2)
     if scope["path"] == "/wait":
         await receive()
+    if scope["path"] == "/until":
+        await scope["state"]["go"].wait()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
     await send({"type": "http.response.body", "body": b"a" * size})
 
@@ -48,17 +52,21 @@ class Client:
         """All that comes until the other side closes."""
         return await asyncio.wait_for(self.reader.read(), 10)
 
+    async def statuses(self) -> list[bytes]:
+        """The status of each answer that comes until the other side closes."""
+        return re.findall(rb"HTTP/1\.1 (\d{3}) ", await self.rest())
+
 
 Connect = Callable[..., Awaitable[Client]]
 
 
 @asynccontextmanager
-async def serving(gate: Gate) -> AsyncIterator[Connect]:
+async def serving(gate: Gate, state: ServerState | None = None, **of_app: Any) -> AsyncIterator[Connect]:
     """What connects through ``gate``, and says something first."""
     config = uvicorn.Config(answer, lifespan="off", ws="none", log_config=None)
     config.load()
-    state, loop, clients = ServerState(), asyncio.get_running_loop(), list[Client]()
-    server = await loop.create_server(lambda: H11(config, state, {}, gate=gate), "127.0.0.1", 0)
+    state, loop, clients = state or ServerState(), asyncio.get_running_loop(), list[Client]()
+    server = await loop.create_server(lambda: Http11(config, state, of_app, gate=gate), "127.0.0.1", 0)
 
     async def connect(said: bytes = b"") -> Client:
         client = Client(*await asyncio.open_connection(*server.sockets[0].getsockname()))
@@ -153,7 +161,7 @@ def test_what_counts_as_one_address(address: str, network: str) -> None:
 
 def test_a_protocol_says_what_depends_on_its_parser() -> None:
     bare: Any = connections.Bounded.__new__(connections.Bounded)
-    for method in (bare.may_answer, bare.has_part_of_a_head):
+    for method in (bare.take_held, bare.has_part_of_a_head, partial(bare.feed, b"")):
         with pytest.raises(NotImplementedError):
             method()
 
@@ -161,18 +169,18 @@ def test_a_protocol_says_what_depends_on_its_parser() -> None:
 async def test_first_heads_that_come_together_are_parsed_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs up to half a millisecond, and who has a connection already is not to wait for all of them."""
     loop, parsed, now = asyncio.get_running_loop(), list[int](), 0
-    parse = H11._parse
+    parse = Http11._parse
 
     def count() -> None:
         nonlocal now
         now += 1
         loop.call_soon(count)
 
-    def parsing(connection: H11, data: bytes) -> None:
+    def parsing(connection: Http11, data: bytes) -> None:
         parsed.append(now)
         parse(connection, data)
 
-    monkeypatch.setattr(H11, "_parse", parsing)
+    monkeypatch.setattr(Http11, "_parse", parsing)
     async with serving(Gate(100, 100)) as connect:
         clients = [await connect() for _ in range(30)]
         count()
@@ -206,3 +214,60 @@ async def test_a_head_that_waits_for_its_turn_is_not_late_and_who_goes_meanwhile
         assert await goes.rest() == b""
         assert [act() for act in waiting] == [True, False]
         assert await stays.status() == b"200"
+
+
+async def test_who_sends_ahead_is_answered_in_order_and_not_read_meanwhile() -> None:
+    state, go = ServerState(), asyncio.Event()
+    async with serving(Gate(100, 64), state, go=go) as connect:
+        client = await connect(GET.replace(b"/", b"/until", 1) + b"\r\n")
+        await aeventually(lambda: state.tasks)
+        (connection,) = state.connections
+        assert isinstance(connection, Http11)
+        ahead = b"".join(GET.replace(b"/", b"/?%d" % size, 1) + b"\r\n" for size in range(3, 2_003)) * 30
+        client.writer.write(ahead)
+        await aeventually(lambda: connection.flow.read_paused)
+        # As handlers do that look whether the client is there.
+        connection.flow.resume_reading()
+        assert not connection.transport.is_reading()
+        assert 0 < len(connection._held) <= 16 << 10
+        assert not connection.pipeline
+        go.set()
+        sizes = list[int]()
+        while len(sizes) < 5_000:
+            head = await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), 10)
+            sizes.append(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+            assert await client.reader.readexactly(sizes[-1]) == b"a" * sizes[-1]
+            assert len(connection.pipeline) <= 1
+        assert sizes == [2, *(list(range(3, 2_003)) * 30)[:4_999]]
+
+
+@pytest.mark.parametrize("first", [b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"], ids=["plain", "asks for h2c"])
+@pytest.mark.parametrize("body", [b"\r\n", b"Content-Length: 10\r\n\r\n{\r\n\r\n\r\n\r\n}"], ids=["", "with a body"])
+@pytest.mark.parametrize("pieces", [False, True], ids=["at once", "byte by byte"])
+async def test_what_is_behind_a_request_is_another_one(first: bytes, body: bytes, pieces: bool) -> None:
+    asked = GET + first + body
+    wrong = b"what is this\r\n\r\n"
+    async with serving(Gate(100, 64)) as connect:
+        client = await connect()
+        for piece in [bytes([byte]) for byte in asked * 2 + wrong] if pieces else [asked * 2 + wrong]:
+            client.writer.write(piece)
+            await client.writer.drain()
+        assert await client.statuses() == [b"200", b"200", b"400"]
+
+
+async def test_what_is_behind_one_that_goes_wrong_is_not_heard_and_those_before_it_are_answered() -> None:
+    go, asked = asyncio.Event(), GET + b"\r\n"
+    chunked = GET.replace(b"/", b"/wait", 1) + b"Transfer-Encoding: chunked\r\n\r\n"
+    async with serving(Gate(100, 64), go=go) as connect:
+        # The body of the third is none, and it has not been begun.
+        client = await connect(GET.replace(b"/", b"/until", 1) + b"\r\n" + asked + chunked + b"zz\r\n" + asked)
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.05, go.set)
+        assert await client.statuses() == [b"200", b"200", b"400"]
+
+
+async def test_trailers_are_let_go_and_are_no_headers() -> None:
+    body = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nHost: b\r\n\r\n"
+    async with serving(Gate(100, 64)) as connect:
+        client = await connect(GET + body + GET + b"Connection: close\r\n\r\n")
+        assert (await client.rest()).count(b"HTTP/1.1 200 ") == 2

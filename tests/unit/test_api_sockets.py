@@ -22,9 +22,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from api import sockets
 from api.auth import bearer
-from api.connections import H11
 from api.dialects import Dialect
 from api.gate import Gate
+from api.http11 import Http11
 from api.native import NATIVE
 from api.openhands import OPENHANDS, snapshot
 from api.operations import Backend
@@ -132,7 +132,7 @@ async def serving(settings: Settings = SETTINGS) -> AsyncIterator[Served]:
         config = uvicorn.Config(
             api.app,
             lifespan="off",
-            http=H11,
+            http=Http11,
             ws="websockets-sansio",
             ws_max_size=limit_of("socket_frame"),
             log_config=None,
@@ -141,7 +141,7 @@ async def serving(settings: Settings = SETTINGS) -> AsyncIterator[Served]:
         config.load()
         state = ServerState()
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: H11(config, state, {}, gate=gate), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: Http11(config, state, {}, gate=gate), "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
             yield Served(api, f"ws://127.0.0.1:{port}", gate, state)

@@ -14,12 +14,12 @@ import pytest
 import uvicorn
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from api.client_connection import ClientConnection, connection_of
-from api.connections import H11
 from api.gate import Gate
+from api.http11 import Http11
 from api.native.frames import frame
 from api.openhands.events import Writer
 from api.openhands.shared_events import shared_delta
@@ -70,7 +70,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(protocol: type[H11Protocol], **more: Any) -> AsyncIterator[Any]:
+async def serving(protocol: type[HttpToolsProtocol], **more: Any) -> AsyncIterator[Any]:
     """The address at which the application is served."""
     config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None, date_header=False)
     config.load()
@@ -97,7 +97,7 @@ async def answer(address: Any, request: bytes) -> bytes:
 
 @pytest.mark.parametrize("what", _REQUESTS)
 async def test_the_bytes_are_those_of_uvicorn(what: str) -> None:
-    async with serving(H11Protocol) as plain, serving(H11, gate=Gate(100, 64)) as ours:
+    async with serving(HttpToolsProtocol) as plain, serving(Http11, gate=Gate(100, 64)) as ours:
         expected = await answer(plain, _REQUESTS[what])
         assert await answer(ours, _REQUESTS[what]) == expected
     assert expected.startswith(b"HTTP/1.1 ")
@@ -108,7 +108,7 @@ async def test_the_bytes_are_those_of_uvicorn(what: str) -> None:
 async def test_an_answer_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[bytes] = []
 
-    class Noting(H11):
+    class Noting(Http11):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             write = transport.write
 

@@ -20,6 +20,8 @@ from api.console import CONSOLE
 from api.console.files import fingerprint, read_folder
 from api.installed import dialects_of
 from palaver.config.settings import Settings
+from palaver.errors import FACTS, ErrorClass, Failure
+from palaver.steps.retry import stop_reason
 from tests.pages import ROOT
 from tests.unit.api_world import World, assert_problem, world
 
@@ -128,6 +130,14 @@ def test_vendored_files_are_those_of_their_packages() -> None:
     there = {path.relative_to(VENDORED).as_posix(): path for path in VENDORED.rglob("*") if path.is_file()}
     there.pop("manifest.json")
     assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in there.items()} == listed
+
+
+def test_runs_are_found_by_each_class_that_they_fail_with() -> None:
+    (listed,) = re.findall(
+        r"export const ERRORS = \[(.*?)\];", (STATIC / "pages/runs/filters.js").read_text(), re.DOTALL
+    )
+    failing = [each for each in ErrorClass if not FACTS[each].recoverable and stop_reason(Failure.of(each)) == "error"]
+    assert re.findall(r'"(\w+)"', listed) == failing
 
 
 def test_no_module_names_a_package() -> None:

@@ -8,10 +8,12 @@ from docs.generate import TABLES
 from tests.pages import ROOT
 
 PAGES = {
+    "errors": "docs/reference/errors.md",
     "events": "docs/reference/events.md",
     "limits": "docs/reference/limits.md",
     "metrics": "docs/reference/metrics.md",
     "policy": "docs/reference/policy.md",
+    "retry-rules": "docs/reference/errors.md",
     "presets": "docs/how-to/providers.md",
     "one-step": "docs/why/one-step.md",
 }

@@ -60,7 +60,7 @@ def test_no_package_is_locked_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["aiohttp", "celery", "fastapi", "h11", "kombu", "orjson", "redis", "starlette", "tornado"]
+    "name", ["aiohttp", "celery", "fastapi", "httptools", "kombu", "orjson", "redis", "starlette", "tornado"]
 )
 def test_what_is_installed_is_what_is_locked(name: str) -> None:
     assert version(name) == locked(STACK)[name]

@@ -19,7 +19,7 @@ import redis.exceptions
 
 from palaver.errors import ErrorClass, InvalidToolCall, RetryableToolError, ToolError, ToolTimeout
 from palaver.errors.finding import ToolFinding
-from palaver.errors.tool_findings import TOOL_CLASSES
+from palaver.errors.vocabulary import TOOL_CLASSES
 from palaver.tools import tool
 from workers.sources.containment import failed
 

@@ -13,7 +13,7 @@ from palaver.cli.doing import wait_cause
 from palaver.config.providers import Limits
 from palaver.errors import ConfigurationError, ErrorClass, Failure, RetryableToolError, ToolError
 from palaver.errors.finding import ToolFinding
-from palaver.errors.tool_findings import TOOL_CLASSES
+from palaver.errors.vocabulary import TOOL_CLASSES
 from palaver.steps.ceiling import Ceiling
 from palaver.steps.retry import RetryPolicy, Rule
 from palaver.steps.tool_retry import SERVICE_CALL, ToolPolicy

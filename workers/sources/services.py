@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from palaver.errors import ConfigurationError, ErrorClass
-from palaver.errors.tool_findings import TOOL_CLASSES
+from palaver.errors.vocabulary import TOOL_CLASSES
 from palaver.schemas.fields import Strict
 from palaver.steps.retry import RetryPolicy
 from palaver.tools import ToolDeclaration

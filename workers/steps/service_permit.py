@@ -9,7 +9,7 @@ from types import TracebackType
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ToolFailure
 from palaver.errors.finding import ToolFinding
-from palaver.errors.tool_findings import TOOL_CLASSES
+from palaver.errors.vocabulary import TOOL_CLASSES
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import GiveUp, RetryAfter
 from palaver.store.scripting.contracts.providers import Wait

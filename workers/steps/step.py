@@ -13,7 +13,7 @@ from typing import assert_never
 from celery.exceptions import Retry
 
 from palaver.errors import Failure, StaleLease
-from palaver.errors.tool_findings import TOOL_CLASSES
+from palaver.errors.vocabulary import TOOL_CLASSES
 from palaver.processes.failpoints import failpoint
 from palaver.secrets.redaction import redaction_scope
 from palaver.steps.leases import Lease, Settled, Stray

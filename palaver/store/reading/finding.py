@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from palaver.store.redis.busy import FEW
 from palaver.store.redis.connection import portions
 from palaver.store.redis.keys import Key
 from palaver.store.redis.visits import whole
 from palaver.store.scripting.contracts import Find
-from palaver.store.scripting.contracts.listing import FieldTest, Index
+from palaver.store.scripting.contracts.listing import FieldTest, Index, Matches
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _AT_ONCE: Final = 250
 """Members that one script looks at: 1 to 2 ms of Redis, in which nobody else is served."""
-_LEAST: Final = 16
-_SPREAD: Final = 8
-"""Of many shards each is asked for so much of a page, and for those at least."""
+_LIKELY: Final = 3
+"""Each shard is asked for so many times its even part of a page, and for one more: few have more than that."""
 _PATIENCE: Final = 1.0
 """Seconds after which a page ends where it is: others look for something, too."""
 _TOGETHER: Final = 25
@@ -74,35 +72,69 @@ class ListPage(NamedTuple, Generic[T]):
 
 async def look(scripts: Scripts, search: Search, place: Place | None, limit: int) -> Part:
     """The next part of the lists behind ``place``, with ``limit`` that passed the tests at most."""
-    # Of many shards each has few of a page, and where one has more the part ends there.
-    most = limit if len(search.shards) <= FEW else min(limit, max(_LEAST, ceil(limit / _SPREAD)))
-    answers = await scripts.run_for_each(
-        search.shards,
-        lambda shard: Find(
-            hashes=shard.hashes,
-            ascending=search.ascending,
-            begin=place and place[0],
-            begin_id=place and place[1],
-            last=search.last,
-            most_looked=_AT_ONCE,
-            most_matches=most,
-            lists=tuple(map(Index, shard.lists)),
-            tests=search.tests,
-        ),
-    )
-    there = whole([lists.shard for lists in search.shards], [(lists.shard, reply) for lists, reply in answers])
-    replies = [reply for _, reply in there]
+    begun = await _asked(scripts, search, [(lists, place) for lists in search.shards], limit)
+    replies = whole([lists.shard for lists in search.shards], [(lists.shard, reply) for lists, reply in begun])
+    shards = {lists.shard: lists for lists in search.shards}
+    more = [(shards[shard], end) for shard, end in _cut_short(search, dict(replies), limit)]
+    replies += [(lists.shard, reply) for lists, reply in await _asked(scripts, search, more, limit)]
+    places = _in_order(search, [reply for _, reply in replies])
+    # Of a shard that was asked again, the second reply says where it ends.
+    ends = [_end(reply) for reply in dict(replies).values() if not reply.ends]
     first = min if search.ascending else max
-    places = sorted(
-        ((member.at, member.id) for reply in replies for member in reply.members), reverse=not search.ascending
-    )
-    ends = [(reply.last_at or 0, reply.last_id or "") for reply in replies if not reply.ends]
     end = first(ends) if ends else None
     seen = [member for member in places if end is None or member == end or first(member, end) == member]
     if len(seen) > limit:
         seen = seen[:limit]
         end = seen[-1]
-    return Part(seen, sum(reply.looked for reply in replies), sum(reply.bytes for reply in replies), end)
+    return Part(seen, sum(reply.looked for _, reply in replies), sum(reply.bytes for _, reply in replies), end)
+
+
+async def _asked(
+    scripts: Scripts, search: Search, begins: Sequence[tuple[ShardLists, Place | None]], limit: int
+) -> list[tuple[ShardLists, Matches]]:
+    """The replies of those shards whose servers answer, each to what is behind a place of its own."""
+    most = _asked_for(limit, len(begins))
+    answers = await scripts.run_for_each(
+        begins,
+        lambda begin: Find(
+            hashes=begin[0].hashes,
+            ascending=search.ascending,
+            begin=begin[1] and begin[1][0],
+            begin_id=begin[1] and begin[1][1],
+            last=search.last,
+            most_looked=_AT_ONCE,
+            most_matches=most,
+            lists=tuple(map(Index, begin[0].lists)),
+            tests=search.tests,
+        ),
+    )
+    return [(lists, reply) for (lists, _), reply in answers]
+
+
+def _asked_for(limit: int, shards: int) -> int:
+    """How many of a page each of so many shards is asked for."""
+    return min(limit, 1 + ceil(_LIKELY * limit / max(1, shards)))
+
+
+def _cut_short(search: Search, replies: Mapping[str, Matches], limit: int) -> Iterator[tuple[str, Place]]:
+    """The shards that may have more of a page than they were asked for, each with where its reply ends."""
+    known = _in_order(search, replies.values())[:limit]
+    first = min if search.ascending else max
+    for shard, reply in replies.items():
+        if len(reply.members) == _asked_for(limit, len(search.shards)) < limit and not reply.ends:
+            end = _end(reply)
+            if len(known) < limit or first(end, known[-1]) == end:
+                yield shard, end
+
+
+def _in_order(search: Search, replies: Iterable[Matches]) -> Sequence[Place]:
+    """What passed the tests, of all shards."""
+    members = ((member.at, member.id) for reply in replies for member in reply.members)
+    return sorted(members, reverse=not search.ascending)
+
+
+def _end(reply: Matches) -> Place:
+    return reply.last_at or 0, reply.last_id or ""
 
 
 async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, place: Place | None) -> ListPage[T]:

@@ -1,5 +1,5 @@
--- Rows of a list that are read at once.
-local CHUNK = 100
+-- Rows of a list that are read at once: without tests, all of them are found.
+local CHUNK = #args.tests == 0 and math.min(100, args.most_matches + 1) or 100
 local PREFIX = string.match(args.hashes, '^{.-}:')
 
 local lists, matches, looked, bytes, last_at, last_id, ends = {}, {}, 0, 0, nil, nil, false

@@ -3,7 +3,7 @@
 export const STATUSES = ["queued", "running", "requires_action", "paused", "cancelling", "completed", "incomplete", "failed", "cancelled", "expired"];
 export const ERRORS = [
   "rate_limited", "provider_error", "connection", "timeout", "quota_exhausted", "authentication", "permission", "not_found",
-  "invalid_request", "context_window", "invalid_output", "tool_error", "worker_lost", "no_worker", "storage", "internal",
+  "invalid_request", "context_window", "invalid_output", "worker_lost", "no_worker", "storage", "internal",
 ];
 const ago = (seconds) => () => Date.now() - seconds * 1000;
 /** Times since when: the words, and the moment. */
