@@ -15,9 +15,8 @@ _PERSONS: Final = "tests/contract/test_second_person.py"
 _AGENTS: Final = "tests/contract/test_agents.py"
 _SERVED: Final = "tests/unit/test_api_server_agents.py"
 _LUA: Final = "palaver/store/scripting/lua/"
-_ADMISSION: Final = "api/operations/admission/"
-_RULES: Final = f"{_ADMISSION}policy.py"
-_GOVERNING: Final = f"{_ADMISSION}governing.py"
+_GOVERNING: Final = "api/operations/admission/governing/"
+_RULES: Final = f"{_GOVERNING}rules.py"
 
 
 def _mutant(name: str, test: str, file: str, old: str, new: str) -> TestedMutant:
@@ -82,14 +81,14 @@ POLICY_MUTANTS: Final = by_name(
     _mutant(
         "the agent of a conversation keeps its waiver",
         _POLICY,
-        _GOVERNING,
-        "if owner and governed is agent and caller.agents is None:",
-        "if owner and caller.agents is None:",
+        f"{_GOVERNING}__init__.py",
+        "if not owner or governed.agent is not tree.agent or caller.agents is not None:",
+        "if not owner or caller.agents is not None:",
     ),
     _mutant(
         "a key for some agents runs any",
         _SERVED,
-        f"{_ADMISSION}agents.py",
+        f"{_GOVERNING}keys.py",
         "caller.agents.isdisjoint(referred(agent))",
         "False",
     ),

@@ -343,6 +343,39 @@ async def test_without_names_nobody_is_somebody_else() -> None:
             assert_problem(answer, 403, "second_person_required", "/agent/approvals/second_person")
 
 
+async def test_a_retry_that_brings_an_agent_is_held_to_it_as_a_submit_is() -> None:
+    asked = {**ALL, "approvals": {"second_person": ["wipe"]}}
+    async with world(tools=TOOLS) as api:
+        run = await api.submit(agent=ALL)
+        await api.fail(run)
+        answer = await api.client.post(f"{run['links']['self']}/retry", json={"agent": asked})
+        assert_problem(answer, 403, "second_person_required", "/agent/approvals/second_person")
+
+
+async def test_a_retry_policy_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, parsed = RetryPolicy.parse, []
+
+    def counted(value: object) -> RetryPolicy:
+        parsed.append(value)
+        return parse(value)
+
+    given = {"rules": {"timeout": {"attempts": 3}}}
+    async with world(rules={"r": {"retry": {"attempts": 5}}}, tools=TOOLS) as api:
+        monkeypatch.setattr(RetryPolicy, "parse", counted)
+        await api.submit(agent={**ALL, "retry": given})
+    assert parsed == [given]
+
+
+async def test_what_is_wrong_below_is_said_with_what_is_wrong_above() -> None:
+    rules: dict[str, Any] = {"r": {"models": ["fake/tool-*"]}}
+    below = {"agent_x": {"agent": {"model": "fake/echo"}}}
+    async with world(rules=rules) as api:
+        agent = {"model": "fake/echo", "tools": ["agent_x"], "subagents": below}
+        answer = await api.client.post("/v1/runs", json={"agent": agent, "input": "hello"})
+        problem = assert_problem(answer, 403, "policy_violation", "/agent/model", "/agent")
+        assert problem["errors"][1]["message"].startswith("the agent x's /model ")
+
+
 async def test_without_rules_and_with_a_free_key_nothing_more_is_read() -> None:
     async with world(tools=TOOLS) as api:
         await api.meet_worker()

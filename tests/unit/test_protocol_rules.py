@@ -10,8 +10,11 @@ from typing import Any, get_args
 
 import pytest
 
-from api.operations.admission import content, spec
-from api.operations.admission.resolution import KnownNames, resolve
+from api.operations.admission.faults import field_error
+from api.operations.admission.judging.agents import agent_faults
+from api.operations.admission.judging.content import part_faults
+from api.operations.admission.lookup import Known
+from api.operations.admission.tree import AgentTree, resolve
 from palaver.config import providers
 from palaver.config.providers import Provider
 from palaver.errors import FieldError
@@ -46,15 +49,15 @@ def agent(**options: Any) -> AgentSpec:
 
 
 def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[FieldError]:
-    known = KnownNames(
-        resolve(agent, providers), policies={}, endpoint_hosts=(), mcp_hosts=(), seals=True, tools={"add": ()},
-        callable_providers=None,
-    )  # fmt: skip
-    return [each.as_fault() if isinstance(each, spec.UnknownName) else each for each in spec.faults(agent, known)]
+    tree = AgentTree(agent, resolve(agent, providers))
+    known = Known(
+        tree, policies={}, endpoint_hosts=(), mcp_hosts=(), seals=True, tools={"add": ()}, callable_providers=None
+    )
+    return [field_error(each) for each in agent_faults(tree, known)]
 
 
 def content_faults(messages: Sequence[Message], providers: Mapping[str, Provider]) -> list[FieldError]:
-    return list(content.faults(messages, resolve(agent(), providers)))
+    return list(part_faults(messages, resolve(agent(), providers)))
 
 
 def faults(**options: Any) -> list[tuple[str, str, str]]:

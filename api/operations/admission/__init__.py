@@ -1,29 +1,37 @@
-"""Admission of a request, beyond its shape: an agent's spec, its content, its history and its money.
+"""Admission of a request, beyond its shape, at four stations, none of which is gone back to (ADR 0135).
 
-The names and models that a request is judged by are looked up once (``resolution``). Each rule compares and yields
-faults; one answer has all faults of a request.
+Its agents are expanded to a tree (``expanding``). What they are judged by is looked up (``lookup``). Each rule yields
+the faults that it finds (``judging``). The operator's rules and the caller's key are applied (``governing``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from dataclasses import replace
 from typing import TypeVar
 
 from pydantic import SecretStr
 
 from palaver.schemas.actions import Item
 from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
-from palaver.schemas.models import AgentSpec, Message, Retry, Run, Submission, WithAgent
+from palaver.schemas.models import AgentSpec, Message, Retry, Run, Submission
 
 from ..backend import Backend, Caller, within_deadline
-from . import content, governing, history, items, money, own_servers, schedule, spec
-from .agents import as_it_was, refuse_other_agents, refuse_other_names
-from .faults import at_the_root, refuse
-from .governing import may_name
-from .resolution import look_up, resolve
-from .spec import AGENT_PROBLEMS
-from .subagents import faults_below, with_named, with_policies, with_subagents
+from . import governing, judging
+from .expanding import as_it_was, expand, expand_agent
+from .faults import AGENT_PROBLEMS, at_the_root, refuse
+from .governing import may_name, refuse_other_agents, refuse_other_names
+from .judging import items
+from .lookup import (
+    has_parts,
+    is_governed,
+    look_up,
+    look_up_retry,
+    look_up_submission,
+    standing_conversation,
+    standing_run,
+)
+from .tree import NO_MODELS
 
 __all__ = [
     "AGENT_PROBLEMS",
@@ -42,7 +50,6 @@ __all__ = [
     "refuse_other_names",
 ]
 
-Body = TypeVar("Body", bound=WithAgent)
 OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPatch)
 
 
@@ -55,34 +62,13 @@ async def admit_submission(submission: Submission, backend: Backend, caller: Cal
         UnknownConversation: it depends on the agent of a conversation that is not there.
         StoreUnavailable: it is not known yet whether its tools are there.
     """
-    submission = await with_named(submission, backend, caller)
-    agent, conversation_id = submission.spec, submission.conversation_id
-    known = await look_up(agent, backend)
-    models, owner = known.models, ""
-    # Most need no look at the agent that the conversation has.
-    looks = money.needs_prices(submission.budget) or content.has_parts(submission.input)
-    if agent is None and conversation_id is not None and looks:
-        models, owner = resolve(await _agent_of(conversation_id, backend), backend.providers), "conversation"
-    refuse(
-        chain(
-            spec.faults(agent, known) if agent is not None else spec.missing(conversation_id),
-            own_servers.faults(agent, known) if agent is not None else (),
-            spec.secret_faults(submission.secrets, "/secrets", seals=known.seals),
-            content.faults(submission.input, models),
-            money.faults(submission.budget, models, owner),
-            history.faults(submission),
-            schedule.faults(submission),
-            await faults_below(agent, submission.budget, backend),
-        )
-    )
-    lacks = None
-    if known.callable_providers == frozenset():
-        if agent is None and conversation_id is not None:
-            agent = await _agent_of(conversation_id, backend)
-        lacks = f"provider:{agent.provider}" if agent is not None else None
-    if conversation_id is not None and submission.on_conflict == "steer":
-        await _check_heard(conversation_id, backend, caller)
-    return await governing.submission(_with_policy(submission, backend), backend, caller), lacks
+    submission, tree = await expand(submission, backend, caller)
+    known = await look_up_submission(submission, tree, backend, caller)
+    refuse(judging.submission_faults(submission, known))
+    about = submission.conversation_id
+    if about is not None and submission.on_conflict == "steer":
+        await governing.check_heard(about, backend, caller)
+    return await governing.govern_run(submission, tree, known.standing, backend, caller, about=about), known.lacks
 
 
 async def admit_condensing(submission: Submission, backend: Backend, caller: Caller) -> Submission:
@@ -92,7 +78,11 @@ async def admit_condensing(submission: Submission, backend: Backend, caller: Cal
         Refused: the policy, or the key of the caller, does not allow the conversation's agent.
         UnknownConversation, StoreUnavailable: its agent cannot be looked at.
     """
-    return await governing.submission(submission, backend, caller)
+    about = submission.conversation_id
+    if about is None or not is_governed(backend, caller):
+        return submission
+    standing = await standing_conversation(about, backend)
+    return await governing.govern_run(submission, None, standing, backend, caller, about=about)
 
 
 async def admit_agent(name: str, agent: AgentSpec, backend: Backend, caller: Caller) -> None:
@@ -104,12 +94,11 @@ async def admit_agent(name: str, agent: AgentSpec, backend: Backend, caller: Cal
     """
     refuse_other_names(name, caller)
     with at_the_root():
-        whole = await with_subagents(agent, backend, caller, name)
-        known = await look_up(whole, backend)
-        faults = (spec.kept_faults(name, agent), spec.faults(whole, known), own_servers.faults(whole, known))
-        refuse(chain(*faults, await faults_below(whole, None, backend)))
-        numbered = with_policies(whole, backend).model_copy(update={"name": name, "version": 1})
-        await governing.check(numbered, backend, caller)
+        tree = await expand_agent(agent, name, backend, caller)
+        known = await look_up(tree, backend)
+        refuse(judging.kept_agent_faults(name, agent, known))
+        numbered = tree.agent.model_copy(update={"name": name, "version": 1})
+        await governing.govern_kept(replace(tree, agent=numbered), backend, caller)
 
 
 async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller) -> Retry:
@@ -121,28 +110,10 @@ async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller
         UnknownRun: it depends on the agent of a run that is not there.
         StoreUnavailable: it is not known yet whether its tools are there.
     """
-    body = await with_named(body, backend, caller)
-    known = await look_up(body.spec, backend)
-    models, owner, run = known.models, "", None
-    if body.spec is None and money.needs_prices(body.budget):
-        run = await within_deadline(backend.store.runs.get(run_id))
-        models, owner = resolve(run.agent, backend.providers), "run"
-    refuse(
-        chain(
-            spec.faults(body.spec, known) if body.spec is not None else (),
-            own_servers.faults(body.spec, known) if body.spec is not None else (),
-            money.faults(body.budget, models, owner),
-            history.input_faults(body.input) if body.input is not None else (),
-            schedule.faults(body),
-            await faults_below(body.spec, body.budget, backend),
-        )
-    )
-    body = _with_policy(body, backend)
-    if not governing.concerns(backend, caller):
-        return body
-    if run is None:
-        run = await within_deadline(backend.store.runs.get(run_id))
-    return await governing.retry(run, body, backend, caller)
+    body, tree = await expand(body, backend, caller)
+    known = await look_up_retry(run_id, body, tree, backend, caller)
+    refuse(judging.retry_faults(body, known))
+    return await governing.govern_run(body, tree, known.standing, backend, caller, about=run_id)
 
 
 async def admit_retry_of(run: Run, backend: Backend, caller: Caller) -> Retry:
@@ -151,7 +122,11 @@ async def admit_retry_of(run: Run, backend: Backend, caller: Caller) -> Retry:
     Raises:
         Refused: the policy, or the key of the caller, does not allow its agent.
     """
-    return await governing.retry(run, Retry(), backend, caller)
+    if not is_governed(backend, caller):
+        if caller.name is None:
+            refuse(governing.nameless_faults(run.agent))
+        return Retry()
+    return await governing.govern_run(Retry(), None, standing_run(run, backend), backend, caller, about=run.id)
 
 
 async def admit_conversation(body: OfConversation, backend: Backend, caller: Caller) -> OfConversation:
@@ -162,18 +137,11 @@ async def admit_conversation(body: OfConversation, backend: Backend, caller: Cal
         Refused: everything that is wrong with its agent or its secrets.
         StoreUnavailable: it is not known yet whether its tools are there.
     """
-    body = await with_named(body, backend, caller)
-    known = await look_up(body.spec, backend)
+    body, tree = await expand(body, backend, caller)
+    known = await look_up(tree, backend)
     secrets = body.secrets if isinstance(body, NewConversation) else None
-    refuse(
-        chain(
-            spec.faults(body.spec, known) if body.spec is not None else (),
-            own_servers.faults(body.spec, known) if body.spec is not None else (),
-            spec.secret_faults(secrets, "/secrets", seals=known.seals),
-            await faults_below(body.spec, None, backend),
-        )
-    )
-    return await governing.conversation(_with_policy(body, backend), backend, caller)
+    refuse(judging.conversation_faults(secrets, known))
+    return await governing.govern_conversation(body, tree, backend, caller)
 
 
 async def admit_messages(
@@ -185,15 +153,9 @@ async def admit_messages(
         Refused: everything that is wrong with them.
         UnknownConversation, StoreUnavailable: its agent cannot be looked at.
     """
-    await _check_heard(conversation_id, backend, caller)
-    agent = await _agent_of(conversation_id, backend) if content.has_parts(input) else None
-    refuse(
-        chain(
-            history.input_faults(input),
-            history.role_faults(input, "must be user: these are words of the user's"),
-            content.faults(input, resolve(agent, backend.providers)),
-        )
-    )
+    await governing.check_heard(conversation_id, backend, caller)
+    tree = (await standing_conversation(conversation_id, backend)).tree if has_parts(input) else None
+    refuse(judging.message_faults(input, NO_MODELS if tree is None else tree.models))
 
 
 async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend, caller: Caller) -> None:
@@ -222,29 +184,4 @@ def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend
     Raises:
         Refused: ``no_secret_key``.
     """
-    refuse(spec.secret_faults(secrets, pointer, seals=backend.store.vault.usable))
-
-
-async def _agent_of(conversation_id: str, backend: Backend) -> AgentSpec | None:
-    return (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
-
-
-async def _check_heard(conversation_id: str, backend: Backend, caller: Caller) -> None:
-    """Check that the caller's key is for the agent that hears what is said in a conversation now.
-
-    Raises:
-        Refused: ``agent_not_allowed``.
-        UnknownConversation, StoreUnavailable: its agent cannot be looked at.
-    """
-    if caller.agents is None:
-        return
-    conversation = await within_deadline(backend.store.runs.conversation(conversation_id))
-    if conversation.active_run is not None:
-        refuse_other_agents((await within_deadline(backend.store.runs.get(conversation.active_run))).agent, caller)
-    elif conversation.agent is not None:
-        refuse_other_agents(conversation.agent, caller)
-
-
-def _with_policy(body: Body, backend: Backend) -> Body:
-    agent = None if body.spec is None else with_policies(body.spec, backend)
-    return body if agent is body.spec else body.model_copy(update={"agent": agent})
+    refuse(judging.secret_faults(secrets, pointer, seals=backend.store.vault.usable))

@@ -15,8 +15,7 @@ from palaver.store.batches.batches import BatchOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..admission import admit_submission, refuse
-from ..admission.history import input_faults
-from ..admission.spec import ordered_faults
+from ..admission.judging import input_faults, ordered_faults
 from ..backend import Backend, Caller, within_deadline
 from ..schedules.bearers import bearer_of_order
 from ..schedules.keeping import below

@@ -15,7 +15,7 @@ from palaver.store.schedules.schedules import ScheduleOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..admission import admit_submission, refuse
-from ..admission.spec import ordered_faults
+from ..admission.judging import ordered_faults
 from ..backend import Backend, Caller, within_deadline
 from ..submitting import Taken, submit
 from .bearers import bearer_of_order

@@ -13,7 +13,7 @@ _FARTHEST: Final = timedelta(days=366)
 """The farthest time from now: a typing error in a year is likelier than a run that takes one."""
 
 
-def faults(body: Submission | Retry) -> Iterator[FieldError]:
+def time_faults(body: Submission | Retry) -> Iterator[FieldError]:
     """Yield the faults of times: without a zone, too far away, or in no order that a run can keep to."""
     times = {name: getattr(body, name, None) for name in ("start_after", "start_by", "deadline")}
     yield from _time_faults({name: time for name, time in times.items() if time is not None})

@@ -14,7 +14,7 @@ _ID: Final = limit_of("message_id")
 _CALLS: Final = limit_of("message_calls")
 
 
-def faults(submission: Submission) -> Iterator[FieldError]:
+def history_faults(submission: Submission) -> Iterator[FieldError]:
     """Yield the faults of the input of a new run, which may have none, to answer what is there."""
     if submission.input != ():
         yield from input_faults(submission.input)

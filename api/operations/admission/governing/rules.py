@@ -6,7 +6,7 @@ gets what the rule demands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,8 +20,8 @@ from palaver.steps.ceiling import MAX_ATTEMPTS, MAX_SECONDS, Ceiling
 from palaver.steps.retry import MODEL_CALL, RetryPolicy
 from palaver.vocabulary.limits import limit_of
 
-from ..catalog import KnownTools
-from .resolution import pointer_of
+from ...catalog import KnownTools
+from ..tree import pointer_of
 
 Rules = Mapping[str, PolicyRule]
 _CODE: Final = "policy_violation"
@@ -33,17 +33,21 @@ class Subject:
     """The agent and the budget that rules are applied to, and what is known about them."""
 
     agent: AgentSpec
+    retry: RetryPolicy | None
+    """The agent's policy for retries, if it has one."""
     budget: Budget | None
     budget_given: bool
     """True if the request gives the budget; else it is that of the run that is gone on with, or none."""
+    rules: Rules
+    """The rules for it, by name."""
     tools: KnownTools | None
     """The tools of the workers; needed for rules about risky ones."""
     owner: str = ""
-    """The thing that has the agent, if the request has none."""
+    """The thing that has the agent, if it is not the request itself."""
 
     def gives(self, field: str) -> bool:
         """Tell whether the request gives this field of the agent."""
-        return field in self.agent.model_fields_set
+        return not self.owner and field in self.agent.model_fields_set
 
     def fault(self, path: str, why: str) -> FieldError:
         """Return the fault of a field of the agent."""
@@ -52,14 +56,36 @@ class Subject:
         return FieldError(path, _CODE, why)
 
 
+@dataclass(frozen=True, slots=True)
+class Governed:
+    """An agent and the budget of its runs, with all that the rules demand; and what they do not allow."""
+
+    agent: AgentSpec
+    budget: Budget | None
+    faults: Sequence[FieldError] = ()
+
+
 def needs_tools(rules: Rules) -> bool:
     """Tell whether the rules are about tools by how they are declared."""
     return any(rule.approvals is not None and rule.approvals.require == "risky" for rule in rules.values())
 
 
-def faults(subject: Subject, rules: Rules) -> Iterator[FieldError]:
-    """Yield a fault for each field that a rule does not allow."""
-    for name, rule in rules.items():
+def governed(subject: Subject) -> Governed:
+    """Return the agent and the budget with all that the rules demand, the same objects if nothing is to be changed; and
+    a fault for each field that a rule does not allow."""
+    agent, rules = subject.agent, subject.rules.values()
+    changes: dict[str, Any] = {
+        "approvals": _approvals(subject, [rule.approvals for rule in rules if rule.approvals]),
+        "max_steps": min([agent.max_steps, *(rule.max_steps for rule in rules if rule.max_steps)]),
+        "retry": _retry(subject, [rule.retry for rule in rules if rule.retry]),
+    }
+    changed = {field: value for field, value in changes.items() if value != getattr(agent, field)}
+    budget = _budget(subject.budget, [rule.budget for rule in rules if rule.budget])
+    return Governed(agent.model_copy(update=changed) if changed else agent, budget, [*_faults(subject)])
+
+
+def _faults(subject: Subject) -> Iterator[FieldError]:
+    for name, rule in subject.rules.items():
         yield from _inline_faults(subject, name, rule)
         yield from _tool_faults(subject, name, rule.tools)
         yield from _server_faults(subject, name, rule)
@@ -68,19 +94,6 @@ def faults(subject: Subject, rules: Rules) -> Iterator[FieldError]:
         yield from _step_faults(subject, name, rule.max_steps)
         yield from _budget_faults(subject, name, rule.budget)
         yield from _retry_faults(subject, name, rule.retry)
-
-
-def tightened(subject: Subject, rules: Rules) -> tuple[AgentSpec, Budget | None]:
-    """Return the agent and the budget with all that the rules demand; the same objects if nothing is to be changed."""
-    agent = subject.agent
-    changes: dict[str, Any] = {
-        "approvals": _approvals(subject, [rule.approvals for rule in rules.values() if rule.approvals]),
-        "max_steps": min([agent.max_steps, *(rule.max_steps for rule in rules.values() if rule.max_steps)]),
-        "retry": _retry(agent, [rule.retry for rule in rules.values() if rule.retry]),
-    }
-    changed = {field: value for field, value in changes.items() if value != getattr(agent, field)}
-    budget = _budget(subject.budget, [rule.budget for rule in rules.values() if rule.budget])
-    return agent.model_copy(update=changed) if changed else agent, budget
 
 
 def _inline_faults(subject: Subject, name: str, rule: PolicyRule) -> Iterator[FieldError]:
@@ -142,10 +155,9 @@ def _budget_faults(subject: Subject, name: str, ceiling: Budget | None) -> Itera
 
 
 def _retry_faults(subject: Subject, name: str, ceiling: RetryCeiling | None) -> Iterator[FieldError]:
-    given = subject.agent.retry
-    if ceiling is None or not subject.gives("retry") or not isinstance(given, dict):
+    given, policy = subject.agent.retry, subject.retry
+    if ceiling is None or not subject.gives("retry") or not isinstance(given, dict) or policy is None:
         return
-    policy = RetryPolicy.parse(given)
     why = f"is more than the rule {name} allows"
     for error_class, rule in policy.rules.items():
         if ceiling.attempts is not None and rule.attempts > ceiling.attempts:
@@ -237,16 +249,16 @@ def _budget(budget: Budget | None, ceilings: list[Budget]) -> Budget | None:
     return budget if fields == dict(budget or {}) else Budget(**fields)
 
 
-def _retry(agent: AgentSpec, ceilings: list[RetryCeiling]) -> Any:
+def _retry(subject: Subject, ceilings: list[RetryCeiling]) -> Any:
     """Return the agent's policy for retries, with no more than the ceilings allow, nor for its tools. Waits for the
     store are nobody's retries."""
     if not ceilings:
-        return agent.retry
-    before = policy = MODEL_CALL if agent.retry is None else RetryPolicy.parse(agent.retry).over(MODEL_CALL)
+        return subject.agent.retry
+    before = policy = MODEL_CALL if subject.retry is None else subject.retry.over(MODEL_CALL)
     for limits in ceilings:
         ceiling = _below_bounds(limits)
         policy = replace(policy.below(ceiling), tools=policy.tools.below(ceiling))
-    return agent.retry if policy == before else policy.dump()
+    return subject.agent.retry if policy == before else policy.dump()
 
 
 def _below_bounds(limits: RetryCeiling) -> Ceiling:

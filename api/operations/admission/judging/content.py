@@ -10,15 +10,11 @@ from palaver.schemas.content import FilePart, ImagePart, Part
 from palaver.schemas.json_pointers import pointer
 from palaver.schemas.models import Message
 
-from .resolution import AgentModels
+from ..lookup import has_parts
+from ..tree import AgentModels
 
 
-def has_parts(input: str | Sequence[Message]) -> bool:
-    """Tell whether an input is more than text, which every model can be sent."""
-    return not isinstance(input, str) and any(not isinstance(message.content, str) for message in input)
-
-
-def faults(input: str | Sequence[Message], models: AgentModels) -> Iterator[FieldError]:
+def part_faults(input: str | Sequence[Message], models: AgentModels) -> Iterator[FieldError]:
     """Yield a fault for each part of ``input`` that one of the models cannot be sent."""
     if isinstance(input, str) or not has_parts(input):
         return

@@ -18,7 +18,7 @@ from palaver.schemas.actions import (
 from palaver.schemas.mcp_servers import own_label
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from ..catalog import KnownTools, argument_faults, faults_by_schema
+from ...catalog import KnownTools, argument_faults, faults_by_schema
 
 
 def faults(items: Sequence[Item]) -> Iterator[FieldError]:

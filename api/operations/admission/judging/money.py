@@ -7,15 +7,11 @@ from collections.abc import Iterator
 from palaver.errors import FieldError
 from palaver.schemas.models import Budget
 
-from .resolution import AgentModels
+from ..lookup import needs_prices
+from ..tree import AgentModels
 
 
-def needs_prices(budget: Budget | None) -> bool:
-    """Tell whether a budget is one in dollars."""
-    return budget is not None and budget.cost_usd is not None
-
-
-def faults(budget: Budget | None, models: AgentModels, owner: str = "") -> Iterator[FieldError]:
+def price_faults(budget: Budget | None, models: AgentModels, owner: str = "") -> Iterator[FieldError]:
     """Yield a fault for each model whose use cannot be counted in dollars, if ``budget`` limits these. ``owner`` has
     the agent, if the request has none."""
     for model in models.all if needs_prices(budget) else ():

@@ -1,0 +1,84 @@
+"""Station 3: a request is judged by what was looked up.
+
+Each rule yields faults; one answer has all of a request. An agent below another one is judged by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import SecretStr
+
+from palaver.errors import FieldError
+from palaver.schemas.models import AgentSpec, Message, Retry, Submission
+
+from ..faults import Fault
+from ..lookup import Known
+from ..tree import AgentModels
+from .agents import agent_faults, faults_below
+from .content import part_faults
+from .history import history_faults, input_faults, role_faults
+from .kept import kept_faults, ordered_faults
+from .money import price_faults
+from .secrets import secret_faults
+from .times import time_faults
+
+__all__ = [
+    "conversation_faults",
+    "input_faults",
+    "kept_agent_faults",
+    "message_faults",
+    "ordered_faults",
+    "retry_faults",
+    "secret_faults",
+    "submission_faults",
+]
+
+
+def submission_faults(body: Submission, known: Known) -> Iterator[Fault]:
+    """Yield the faults of a new run."""
+    models = known.models
+    if known.tree is not None:
+        yield from agent_faults(known.tree, known)
+    elif body.conversation_id is None:
+        yield FieldError("/agent", "no_agent", "is required when there is no conversation_id")
+    yield from secret_faults(body.secrets, "/secrets", seals=known.seals)
+    yield from part_faults(body.input, models)
+    yield from price_faults(body.budget, models, known.owner)
+    yield from history_faults(body)
+    yield from time_faults(body)
+    yield from faults_below(known.tree, body.budget, known)
+
+
+def retry_faults(body: Retry, known: Known) -> Iterator[Fault]:
+    """Yield the faults of a retry or a fork of a run."""
+    if known.tree is not None:
+        yield from agent_faults(known.tree, known)
+    yield from price_faults(body.budget, known.models, known.owner)
+    if body.input is not None:
+        yield from input_faults(body.input)
+    yield from time_faults(body)
+    yield from faults_below(known.tree, body.budget, known)
+
+
+def conversation_faults(secrets: Mapping[str, SecretStr | None] | None, known: Known) -> Iterator[Fault]:
+    """Yield the faults of the agent and the secrets of a conversation."""
+    if known.tree is not None:
+        yield from agent_faults(known.tree, known)
+    yield from secret_faults(secrets, "/secrets", seals=known.seals)
+    yield from faults_below(known.tree, None, known)
+
+
+def kept_agent_faults(name: str, agent: AgentSpec, known: Known) -> Iterator[Fault]:
+    """Yield the faults of an agent that is to be kept on the server under that name."""
+    yield from kept_faults(name, agent)
+    if known.tree is not None:
+        yield from agent_faults(known.tree, known)
+    yield from faults_below(known.tree, None, known)
+
+
+def message_faults(input: str | Sequence[Message], models: AgentModels) -> Iterator[Fault]:
+    """Yield the faults of the user's messages for a conversation whose agent has these models."""
+    yield from input_faults(input)
+    yield from role_faults(input, "must be user: these are words of the user's")
+    yield from part_faults(input, models)
