@@ -147,6 +147,17 @@ async def _begun_in_each(store: Store) -> dict[str, str]:
     return begun
 
 
+async def test_masters_that_stall_together_are_waited_for_as_one_server_is(client: Any) -> None:
+    """Each submit asks how full they are."""
+    masters = await client.masters()
+    await client.info("memory")
+    # Longer than one of them is waited for when another one tells.
+    await asyncio.gather(*(master.client_pause(1500, all=True) for master in masters))
+    assert int((await client.info("memory"))["used_memory"]) > 0
+    await asyncio.gather(*(master.client_pause(2500, all=True) for master in masters[1:]))
+    assert int((await asyncio.wait_for(client.info("memory"), 2))["used_memory"]) > 0
+
+
 async def test_what_visits_all_shards_goes_on_without_a_master(cluster: RedisCluster) -> None:
     async with _store(cluster) as store:
         begun = await _begun_in_each(store)

@@ -39,7 +39,7 @@ _PAUSE: Final = 0.05
 _TURNS: Final = 3
 """Rounds after which referrals are not followed at once any more: two servers may send to each other."""
 _GLANCE: Final = 1.0
-"""Seconds that a master has to tell its memory."""
+"""Seconds that a master has to tell its memory, if another one tells its own."""
 _ANYWHERE: Final = frozenset(("PING", "TIME"))
 """Commands without a key that any master may answer while that of `HOME` is away."""
 _EVERYWHERE: Final = frozenset(("SCRIPT LOAD", *WAITS))
@@ -127,18 +127,22 @@ class ClusterClient(Redis):
         if section != "memory":
             return await super().info(section, *args, **options)
         await self._know()
-        told = await asyncio.gather(*map(self._memory_of, self._topology.masters))
-        known = [info for info in told if info is not None]
+        known = await self._memories(_GLANCE) or await self._memories(self._patience)
         if not known:
             raise ConnectionError("no master of the cluster tells its memory")
         return max(known, key=_fullness)
 
-    async def _memory_of(self, master: HostPort) -> Mapping[str, Any] | None:
+    async def _memories(self, within: float) -> Sequence[Mapping[str, Any]]:
+        """Return what the masters say that answer within so many seconds."""
+        told = await asyncio.gather(*(self._memory_of(master, within) for master in self._topology.masters))
+        return [info for info in told if info is not None]
+
+    async def _memory_of(self, master: HostPort, within: float) -> Mapping[str, Any] | None:
         """Return what a master says; None if it says nothing at present."""
         if not self._absences.may_ask(master):
             return None
         try:
-            async with asyncio.timeout(_GLANCE):
+            async with asyncio.timeout(within):
                 told: Mapping[str, Any] = await self.node(master).info("memory")
         except (RedisError, OSError, builtins.TimeoutError) as error:
             if isinstance(error, ResponseError):
