@@ -22,7 +22,7 @@ from palaver.vocabulary.limits import KIB, count_exceeded, limit_of
 from .connections import Bounded
 from .problems import Problem
 
-HEAD: Final = limit_of("url") + limit_of("headers") + 8 * KIB
+_HEAD: Final = limit_of("url") + limit_of("headers") + 8 * KIB
 """Bytes without an end at which a head is given up unread, as are trailers and what stands beside the size of a chunk.
 The limits on the parts of a head are checked once it is whole."""
 _VERSIONS: Final = ("1.0", "1.1")
@@ -50,8 +50,6 @@ class Http11(Bounded, HttpToolsProtocol):
         self._in_head = False
         self._unfinished = 0
         """Bytes of the head that is not whole, or since the last one of a body."""
-        self._asked = (b"", b"", b"")
-        """Method, URL and version of a request for another protocol."""
         self._held = b""
         """What has come behind a request that is answered now: one piece, as nothing is read then."""
 
@@ -79,7 +77,7 @@ class Http11(Bounded, HttpToolsProtocol):
         if data:
             self._held, self.flow.rests = data, True
             self.flow.pause_reading()
-        elif self._unfinished > HEAD:
+        elif self._unfinished > _HEAD:
             count_exceeded("headers")
             self.refuse_to_parse(Problem("headers_too_large"))
 
@@ -111,10 +109,11 @@ class Http11(Bounded, HttpToolsProtocol):
 
         To the parser what stands behind it is that protocol's; to whoever sent it, it is a body.
         """
+        asked = (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         lines = (b"%b: %b" % header for header in self.headers if header[0] != b"upgrade")
-        return b"\r\n".join((b"%b %b HTTP/%b" % self._asked, *lines, _END[2:]))
+        return b"\r\n".join((b"%b %b HTTP/%b" % asked, *lines, _END[2:]))
 
     def on_message_begin(self) -> None:
         """Note that a head has begun."""
@@ -135,7 +134,6 @@ class Http11(Bounded, HttpToolsProtocol):
         if self.parser.get_method() == b"CONNECT":
             raise ValueError("no proxy")
         if self.parser.should_upgrade():
-            self._asked = (self.parser.get_method(), self.url, version.encode())
             # Whether it may is a question of the path, which uvicorn reads later.
             self.scope["path"] = self.root_path + unquote(httptools.parse_url(self.url).path.decode("ascii"))
             if not self._should_upgrade():

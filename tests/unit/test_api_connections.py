@@ -256,13 +256,14 @@ async def test_what_is_behind_a_request_is_another_one(first: bytes, body: bytes
 
 
 async def test_what_is_behind_one_that_goes_wrong_is_not_heard_and_those_before_it_are_answered() -> None:
-    go, asked = asyncio.Event(), GET + b"\r\n"
+    state, go, asked = ServerState(), asyncio.Event(), GET + b"\r\n"
     chunked = GET.replace(b"/", b"/wait", 1) + b"Transfer-Encoding: chunked\r\n\r\n"
-    async with serving(Gate(100, 64), go=go) as connect:
+    async with serving(Gate(100, 64), state, go=go) as connect:
         # The body of the third is none, and it has not been begun.
         client = await connect(GET.replace(b"/", b"/until", 1) + b"\r\n" + asked + chunked + b"zz\r\n" + asked)
-        loop = asyncio.get_running_loop()
-        loop.call_later(0.05, go.set)
+        # All of it has come before the first one is answered.
+        await aeventually(lambda: any(isinstance(each, Http11) and each._held for each in state.connections))
+        go.set()
         assert await client.statuses() == [b"200", b"200", b"400"]
 
 

@@ -74,10 +74,11 @@ async def look(scripts: Scripts, search: Search, place: Place | None, limit: int
     """The next part of the lists behind ``place``, with ``limit`` that passed the tests at most."""
     begun = await _asked(scripts, search, [(lists, place) for lists in search.shards], limit)
     replies = whole([lists.shard for lists in search.shards], [(lists.shard, reply) for lists, reply in begun])
-    shards = {lists.shard: lists for lists in search.shards}
-    more = [(shards[shard], end) for shard, end in _cut_short(search, dict(replies), limit)]
-    replies += [(lists.shard, reply) for lists, reply in await _asked(scripts, search, more, limit)]
-    places = _in_order(search, [reply for _, reply in replies])
+    places = _in_order(search, replies)
+    if more := dict(_cut_short(search, replies, places[:limit], limit)):
+        begins = [(lists, more[lists.shard]) for lists in search.shards if lists.shard in more]
+        replies += [(lists.shard, reply) for lists, reply in await _asked(scripts, search, begins, limit)]
+        places = _in_order(search, replies)
     # Of a shard that was asked again, the second reply says where it ends.
     ends = [_end(reply) for reply in dict(replies).values() if not reply.ends]
     first = min if search.ascending else max
@@ -113,23 +114,25 @@ async def _asked(
 
 def _asked_for(limit: int, shards: int) -> int:
     """How many of a page each of so many shards is asked for."""
-    return min(limit, 1 + ceil(_LIKELY * limit / max(1, shards)))
+    return min(limit, 1 + ceil(_LIKELY * limit / shards))
 
 
-def _cut_short(search: Search, replies: Mapping[str, Matches], limit: int) -> Iterator[tuple[str, Place]]:
-    """The shards that may have more of a page than they were asked for, each with where its reply ends."""
-    known = _in_order(search, replies.values())[:limit]
-    first = min if search.ascending else max
-    for shard, reply in replies.items():
-        if len(reply.members) == _asked_for(limit, len(search.shards)) < limit and not reply.ends:
+def _cut_short(
+    search: Search, replies: Iterable[tuple[str, Matches]], known: Sequence[Place], limit: int
+) -> Iterator[tuple[str, Place]]:
+    """The shards that may have more of a page than they were asked for, each with where its reply ends. ``known`` is
+    what is known of the page."""
+    most, first = _asked_for(limit, len(search.shards)), min if search.ascending else max
+    for shard, reply in replies:
+        if len(reply.members) == most < limit and not reply.ends:
             end = _end(reply)
             if len(known) < limit or first(end, known[-1]) == end:
                 yield shard, end
 
 
-def _in_order(search: Search, replies: Iterable[Matches]) -> Sequence[Place]:
+def _in_order(search: Search, replies: Iterable[tuple[str, Matches]]) -> Sequence[Place]:
     """What passed the tests, of all shards."""
-    members = ((member.at, member.id) for reply in replies for member in reply.members)
+    members = ((member.at, member.id) for _, reply in replies for member in reply.members)
     return sorted(members, reverse=not search.ascending)
 
 
