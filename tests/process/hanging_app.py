@@ -27,10 +27,11 @@ def _wait_for_word(sender: Any, **_: Any) -> None:
 
 def _hang(consumer: Any) -> None:
     asked = Path(os.environ["HANG"])
-    eventually(asked.exists, within=600)
-    if asked.read_text() == "pool":
+    # A file is there a moment before what is written into it.
+    thread = eventually(asked.read_text, within=600)
+    if thread == "pool":
         consumer.pool.call_soon(lambda: time.sleep(600))
-    elif asked.read_text() == "children":
+    elif thread == "children":
         # A child is heard from when it is up: one that is starting would be. There are no more than calls need; a call
         # whose end was not heard of yet is one of these.
         pool = consumer.pool._pool
