@@ -32,7 +32,7 @@ def agent_faults(tree: AgentTree, known: Known) -> Iterator[Fault]:
 
 def faults_below(tree: AgentTree | None, budget: Budget | None, known: Known) -> Iterator[FieldError]:
     """Yield the faults of all agents below one, whose runs have to keep to the ``budget`` of the run above, too."""
-    for node in () if tree is None or not tree.below else tree.nodes[1:]:
+    for node in () if tree is None else tree.nodes[1:]:
         own = agent_faults(node, known)
         for each in chain(own, price_faults(budget, node.models), price_faults(node.budget, node.models)):
             fault = field_error(each)
