@@ -11,8 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from api.operations.admission.faults import field_error
-from api.operations.admission.judging.agents import agent_faults
-from api.operations.admission.judging.content import part_faults
+from api.operations.admission.judging.agents import agent_faults, part_faults
 from api.operations.admission.lookup import Known
 from api.operations.admission.tree import AgentTree
 from palaver.config import providers
