@@ -7,7 +7,7 @@ delay that a rule computes is never slept: it goes into the due index.
 from __future__ import annotations
 
 import random as _random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
@@ -213,6 +213,7 @@ class RetryPolicy:
 _TIMES: Final = ("max_elapsed", "patience")
 FIELDS: Final = (*_TIMES, "tools", "rules")
 """The fields of a policy."""
+_OF_A_RULE: Final = tuple(entry.name for entry in fields(Rule))
 
 
 def _below_tools(table: Mapping[str, Any]) -> Ceiling:
@@ -224,14 +225,14 @@ def _below_tools(table: Mapping[str, Any]) -> Ceiling:
 
 def _rule(name: str, value: object) -> Rule:
     pointer = f"/rules/{name}"
-    table = _table(value, tuple(entry.name for entry in fields(Rule)), pointer=pointer)
+    table = _table(value, _OF_A_RULE, pointer=pointer)
     try:
         return Rule(**table)
     except ConfigurationError as error:
         raise ConfigurationError(error.reason, pointer=pointer + error.pointer) from None
 
 
-def _table(value: object, names: Iterable[str], pointer: str = "") -> Mapping[str, Any]:
+def _table(value: object, names: Collection[str], pointer: str = "") -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"must be a table of fields, not {value!r:.40}", pointer=pointer)
     for name in value:
@@ -239,9 +240,9 @@ def _table(value: object, names: Iterable[str], pointer: str = "") -> Mapping[st
     return value
 
 
-def _known(name: object, value: object, names: Iterable[str], pointer: str = "") -> None:
-    names = [str(known) for known in names]
+def _known(name: object, value: object, names: Collection[str], pointer: str = "") -> None:
     if value not in names:
+        names = [str(known) for known in names]
         near = get_close_matches(str(value), names, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(names)}"
         raise ConfigurationError(f"no such name: {value!r:.40}{hint}", pointer=f"{pointer}/{name}")

@@ -9,7 +9,7 @@ import pytest
 
 from api import operations
 from api.operations import Caller
-from api.operations.admission.judging.kept import kept_faults
+from api.operations.admission.judging.agents import kept_faults
 from palaver.errors import Refused, StateConflict, UnknownAgent
 from palaver.schemas.actions import Steering
 from palaver.schemas.agents import NewAgent

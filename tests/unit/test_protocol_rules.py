@@ -11,10 +11,9 @@ from typing import Any, get_args
 import pytest
 
 from api.operations.admission.faults import field_error
-from api.operations.admission.judging.agents import agent_faults
-from api.operations.admission.judging.content import part_faults
+from api.operations.admission.judging.agents import agent_faults, part_faults
 from api.operations.admission.lookup import Known
-from api.operations.admission.tree import AgentTree, resolve
+from api.operations.admission.tree import AgentTree
 from palaver.config import providers
 from palaver.config.providers import Provider
 from palaver.errors import FieldError
@@ -49,7 +48,7 @@ def agent(**options: Any) -> AgentSpec:
 
 
 def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[FieldError]:
-    tree = AgentTree(agent, resolve(agent, providers))
+    tree = AgentTree(agent, providers)
     known = Known(
         tree, policies={}, endpoint_hosts=(), mcp_hosts=(), seals=True, tools={"add": ()}, callable_providers=None
     )
@@ -57,7 +56,7 @@ def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[F
 
 
 def content_faults(messages: Sequence[Message], providers: Mapping[str, Provider]) -> list[FieldError]:
-    return list(part_faults(messages, resolve(agent(), providers)))
+    return list(part_faults(messages, AgentTree(agent(), providers).models))
 
 
 def faults(**options: Any) -> list[tuple[str, str, str]]:

@@ -4,22 +4,20 @@ and for all that it has as tools (ADR 0113), in one pass."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from palaver.errors import ConfigurationError, FieldError, Refused, UnknownAgent
+from palaver.errors import FieldError, Refused, UnknownAgent
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.agents import split_reference
 from palaver.schemas.family import AGENT_TOOL, INLINE_TOOL, tool_name
-from palaver.schemas.models import AgentSpec, Budget, Subagent, Submission, WithAgent
-from palaver.steps.policies import policy_of_agent
-from palaver.steps.retry import RetryPolicy
+from palaver.schemas.models import AgentSpec, Subagent, Submission, WithAgent
 from palaver.store.reading.records import agent_json
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..backend import Backend, Caller, within_deadline
-from .tree import AgentTree, resolve
+from .tree import AgentTree
 
 Body = TypeVar("Body", bound=WithAgent)
 _INLINE_NAME: Final = re.compile(rf"{INLINE_TOOL}[A-Za-z0-9_-]{{1,58}}")
@@ -41,7 +39,7 @@ async def expand(body: Body, backend: Backend, caller: Caller) -> tuple[Body, Ag
     agent = await _kept_agent(body.agent, "/agent", backend, caller) if isinstance(body.agent, str) else body.agent
     tree = await expand_agent(agent, agent.name, backend, caller)
     if extra:
-        tree = _with_client_tools(tree, extra)
+        tree = replace(tree, agent=_with_client_tools(tree.agent, extra))
     return body if tree.agent is body.agent else body.model_copy(update={"agent": tree.agent}), tree
 
 
@@ -52,12 +50,12 @@ async def expand_agent(agent: AgentSpec, name: str | None, backend: Backend, cal
         Refused: one of them is unknown, is below itself, or they are too many.
         StoreUnavailable: the store took too long.
     """
-    tree = await _Expansion(backend, caller).tree(agent, (name or "(this one)",))
-    if tree.below and len(agent_json(tree.agent).encode()) > limit_of("agent_tree"):
+    whole = await _Expansion(backend, caller).expanded(agent, (name or "(this one)",))
+    if whole.subagents and len(agent_json(whole).encode()) > limit_of("agent_tree"):
         count_exceeded("agent_tree")
         why = f"has agents of more than {limit_of('agent_tree')} bytes together, as JSON"
         raise Refused.at("/agent/tools", why)
-    return tree
+    return AgentTree(whole, backend.providers)
 
 
 def as_it_was(agent: AgentSpec) -> AgentSpec:
@@ -75,11 +73,10 @@ class _Expansion:
         self._caller = caller
         self._size = 0
 
-    async def tree(
-        self, agent: AgentSpec, path: tuple[str, ...], place: str = "", budget: Budget | None = None
-    ) -> AgentTree:
-        """Return an agent with those below it. ``path`` leads to it, and ``place`` is where the request names that."""
-        below: dict[str, AgentTree] = {}
+    async def expanded(self, agent: AgentSpec, path: tuple[str, ...], place: str = "") -> AgentSpec:
+        """Return an agent with what it names in the place of the names. ``path`` leads to it, and ``place`` is where
+        the request names that."""
+        below: dict[str, Subagent] = {}
         tools: list[str] = []
         _check_inline(agent, place)
         for index, tool in enumerate(agent.tools):
@@ -91,13 +88,14 @@ class _Expansion:
                 called = tool_name(name)
                 below[called] = await self._named(reference, name, called, below, path, where)
             tools.append(called)
-        policies = self._backend.policies
-        whole, policy = _with_policy(_with_agents(agent, tools, below), policies), _policy(agent, policies)
-        return AgentTree(whole, resolve(whole, self._backend.providers), policy, place, budget, below)
+        changes: dict[str, Any] = {"tools": tuple(tools), "subagents": below} if below else {}
+        if isinstance(agent.retry, str) and agent.retry in self._backend.policies:
+            changes["retry"] = self._backend.policies[agent.retry].dump()
+        return _changed(agent, changes) if changes else agent
 
     async def _named(
         self, reference: str, name: str, called: str, before: Collection[str], path: tuple[str, ...], where: str
-    ) -> AgentTree:
+    ) -> Subagent:
         """Return an agent that is on the server, with those below it."""
         if name in path:
             raise Refused.at(where, f"leads to itself: {' > '.join((*path, name))}")
@@ -105,11 +103,11 @@ class _Expansion:
         if called in before:
             raise Refused.of_faults([FieldError(where, "duplicate_tool", f"is another agent that is {called}")])
         kept = await _kept_agent(reference, where, self._backend, self._caller)
-        return await self.tree(kept, (*path, name), where)
+        return Subagent(agent=await self.expanded(kept, (*path, name), where))
 
     async def _inline(
         self, called: str, subagent: Subagent, before: Collection[str], path: tuple[str, ...], where: str
-    ) -> AgentTree:
+    ) -> Subagent:
         """Return an agent that stands in the request itself, with those below it. Nobody else leads to it."""
         if called in before:
             raise Refused.of_faults([FieldError(where, "duplicate_tool", "is named before")])
@@ -119,7 +117,7 @@ class _Expansion:
             why = f"{called}: /agent/endpoint/api_key is for the conversation of the run, which its runs do not have"
             raise Refused.of_faults([FieldError(where, "endpoint_not_allowed", why)])
         named = agent if agent.name else agent.model_copy(update={"name": called.removeprefix(INLINE_TOOL)})
-        return await self.tree(named, (*path, f"({called})"), where, subagent.budget)
+        return Subagent(agent=await self.expanded(named, (*path, f"({called})"), where), budget=subagent.budget)
 
     def _count(self, path: tuple[str, ...], where: str) -> None:
         self._size += 1
@@ -159,43 +157,19 @@ def _check_inline(agent: AgentSpec, place: str) -> None:
             raise Refused.at(where, f"{called} is not among the tools of its agent, so nobody could call it")
 
 
-def _with_agents(agent: AgentSpec, tools: list[str], below: Mapping[str, AgentTree]) -> AgentSpec:
-    if not below:
-        return agent
-    subagents = {called: Subagent(agent=tree.agent, budget=tree.budget) for called, tree in below.items()}
-    return _changed(agent, tools=tuple(tools), subagents=subagents)
-
-
-def _with_policy(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> AgentSpec:
-    """Return the agent with a retry policy in the place of its name, if somebody knows that."""
-    if not isinstance(agent.retry, str) or agent.retry not in policies:
-        return agent
-    return _changed(agent, retry=policies[agent.retry].dump())
-
-
-def _policy(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> RetryPolicy | ConfigurationError | None:
-    if isinstance(agent.retry, str):
-        return policies.get(agent.retry)
-    try:
-        return None if agent.retry is None else policy_of_agent(agent.retry)
-    except ConfigurationError as error:
-        return error
-
-
-def _with_client_tools(tree: AgentTree, extra: tuple[ClientTool, ...]) -> AgentTree:
-    agent = tree.agent
+def _with_client_tools(agent: AgentSpec, extra: tuple[ClientTool, ...]) -> AgentSpec:
     names = {tool.name for tool in agent.client_tools}
     added = tuple(tool for tool in extra if tool.name not in names)
     if not added:
-        return tree
+        return agent
     if len(agent.client_tools) + len(added) > limit_of("agent_tools"):
         count_exceeded("agent_tools")
         raise Refused.at("/client_tools", f"are more than {limit_of('agent_tools')} with those of the agent")
-    return replace(tree, agent=_changed(agent, client_tools=(*agent.client_tools, *added)))
+    return _changed(agent, {"client_tools": (*agent.client_tools, *added)})
 
 
-def _changed(agent: AgentSpec, **fields: Any) -> AgentSpec:
+def _changed(agent: AgentSpec, changes: dict[str, Any]) -> AgentSpec:
     """Return the agent with other values of these fields. It gives what it gave before, and no more."""
-    changed = agent.model_copy(update=fields)
+    changed = agent.model_copy(update=changes)
     changed.model_fields_set.intersection_update(agent.model_fields_set)
     return changed

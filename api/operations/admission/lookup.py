@@ -10,7 +10,7 @@ from palaver.steps.retry import RetryPolicy
 
 from ..backend import Backend, Caller, within_deadline
 from ..catalog import KnownTools
-from .tree import NO_MODELS, AgentModels, AgentTree, standing_tree
+from .tree import NO_MODELS, AgentModels, AgentTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ async def look_up(tree: AgentTree | None, backend: Backend) -> Known:
     providers: list[str] = []
     needs_tools = False
     for node in () if tree is None else tree.nodes:
-        tools += [name for name in node.agent.tools if name not in node.below]
+        tools += [name for name in node.agent.tools if name not in node.agent.subagents]
         providers += [model.partition("/")[0] for model in node.agent.models]
         needs_tools = needs_tools or bool(tools or node.agent.mcp_servers)
     return Known(
@@ -142,9 +142,9 @@ async def standing_conversation(conversation_id: str, backend: Backend) -> Stand
         UnknownConversation, StoreUnavailable: it cannot be looked at.
     """
     agent = (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
-    return Standing("conversation", None if agent is None else standing_tree(agent, backend.providers))
+    return Standing("conversation", None if agent is None else AgentTree(agent, backend.providers))
 
 
 def standing_run(run: Run, backend: Backend) -> Standing:
     """Return a run as one that a request goes on with."""
-    return Standing("run", standing_tree(run.agent, backend.providers), run.budget)
+    return Standing("run", AgentTree(run.agent, backend.providers), run.budget)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError
 from palaver.schemas.models import AgentSpec, Budget
 from palaver.schemas.protocols import ProtocolRules
+from palaver.steps.policies import policy_of_agent
 from palaver.steps.retry import RetryPolicy
 
 
@@ -38,52 +40,61 @@ class AgentModels:
 NO_MODELS = AgentModels({})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class AgentTree:
-    """An agent and those below it."""
+    """A whole agent, seen as a tree of it and those below it. What they stand for is found once, when it is asked
+    for."""
 
     agent: AgentSpec
     """The whole agent, with those below within it."""
-    models: AgentModels
-    retry: RetryPolicy | ConfigurationError | None = None
-    """Its policy for retries, or what is wrong with that; None if it has none, or names one that nobody knows."""
+    providers: Mapping[str, Provider]
+    """The table of the operator, to which an endpoint of its own comes."""
     place: str = ""
     """The place in the request of the tool that leads to it; empty for the one that the request is about."""
     budget: Budget | None = None
     """The most that each of its runs may use, as the agent above says."""
-    below: Mapping[str, AgentTree] = field(default_factory=dict)
-    """The agents among its tools, by the names that its model has for them."""
+
+    @cached_property
+    def below(self) -> Mapping[str, AgentTree]:
+        """The agents among its tools, by the names that its model has for them."""
+        tools, within = self.agent.tools, self.agent.subagents
+        return {
+            name: AgentTree(each.agent, self.providers, self.place or f"/agent/tools/{tools.index(name)}", each.budget)
+            for name, each in within.items()
+        }
 
     @property
     def nodes(self) -> Sequence[AgentTree]:
         """This one, and all below it, each before those below itself."""
         nodes = [self]
-        for tree in self.below.values():
+        for tree in self.below.values() if self.agent.subagents else ():
             nodes += tree.nodes
         return nodes
 
+    @cached_property
+    def models(self) -> AgentModels:
+        """Its models, with their providers."""
+        own = self.agent.endpoint
+        providers = self.providers if own is None else {**self.providers, own.name: Provider.inline(own)}
+        models = [
+            ResolvedModel(pointer_of(index), name, provider, provider.rules)
+            for index, name in enumerate(self.agent.models)
+            if (provider := providers.get(name.partition("/")[0])) is not None
+        ]
+        first: dict[str, ResolvedModel] = {}
+        for model in models:
+            first.setdefault(model.protocol.name, model)
+        return AgentModels(providers, models, tuple(first.values()))
 
-def standing_tree(agent: AgentSpec, table: Mapping[str, Provider], budget: Budget | None = None) -> AgentTree:
-    """Return the tree of an agent that was admitted before: its names were looked up then."""
-    below = {name: standing_tree(each.agent, table, each.budget) for name, each in agent.subagents.items()}
-    models = resolve(agent, table)
-    retry = None if agent.retry is None else RetryPolicy.parse(agent.retry)
-    return AgentTree(agent, models, retry, budget=budget, below=below)
-
-
-def resolve(agent: AgentSpec, table: Mapping[str, Provider]) -> AgentModels:
-    """Return the models of an agent, with their providers."""
-    own = agent.endpoint
-    providers = table if own is None else {**table, own.name: Provider.inline(own)}
-    models = [
-        ResolvedModel(pointer_of(index), name, provider, provider.rules)
-        for index, name in enumerate(agent.models)
-        if (provider := providers.get(name.partition("/")[0])) is not None
-    ]
-    first: dict[str, ResolvedModel] = {}
-    for model in models:
-        first.setdefault(model.protocol.name, model)
-    return AgentModels(providers, models, tuple(first.values()))
+    @cached_property
+    def retry(self) -> RetryPolicy | ConfigurationError | None:
+        """Its policy for retries, or what is wrong with that; None if it has none, or names one that nobody knows."""
+        if self.agent.retry is None or isinstance(self.agent.retry, str):
+            return None
+        try:
+            return policy_of_agent(self.agent.retry)
+        except ConfigurationError as error:
+            return error
 
 
 def pointer_of(index: int) -> str:

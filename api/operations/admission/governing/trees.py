@@ -10,7 +10,7 @@ from palaver.schemas.models import AgentSpec, Budget, Subagent
 from palaver.steps.retry import RetryPolicy
 
 from ...catalog import KnownTools
-from ..judging.money import price_faults
+from ..judging.agents import price_faults
 from ..lookup import needs_prices
 from ..tree import AgentTree
 from .rules import Governed, Rules, Subject, governed

@@ -15,12 +15,8 @@ from palaver.schemas.models import AgentSpec, Message, Retry, Submission
 from ..faults import Fault
 from ..lookup import Known
 from ..tree import AgentModels
-from .agents import agent_faults, faults_below
-from .content import part_faults
+from .agents import kept_faults, ordered_faults, part_faults, price_faults, secret_faults, tree_faults
 from .history import history_faults, input_faults, role_faults
-from .kept import kept_faults, ordered_faults
-from .money import price_faults
-from .secrets import secret_faults
 from .times import time_faults
 
 __all__ = [
@@ -38,43 +34,43 @@ __all__ = [
 def submission_faults(body: Submission, known: Known) -> Iterator[Fault]:
     """Yield the faults of a new run."""
     models = known.models
-    if known.tree is not None:
-        yield from agent_faults(known.tree, known)
-    elif body.conversation_id is None:
+    own, below = tree_faults(known, body.budget)
+    yield from own
+    if known.tree is None and body.conversation_id is None:
         yield FieldError("/agent", "no_agent", "is required when there is no conversation_id")
     yield from secret_faults(body.secrets, "/secrets", seals=known.seals)
     yield from part_faults(body.input, models)
     yield from price_faults(body.budget, models, known.owner)
     yield from history_faults(body)
     yield from time_faults(body)
-    yield from faults_below(known.tree, body.budget, known)
+    yield from below
 
 
 def retry_faults(body: Retry, known: Known) -> Iterator[Fault]:
     """Yield the faults of a retry or a fork of a run."""
-    if known.tree is not None:
-        yield from agent_faults(known.tree, known)
+    own, below = tree_faults(known, body.budget)
+    yield from own
     yield from price_faults(body.budget, known.models, known.owner)
     if body.input is not None:
         yield from input_faults(body.input)
     yield from time_faults(body)
-    yield from faults_below(known.tree, body.budget, known)
+    yield from below
 
 
 def conversation_faults(secrets: Mapping[str, SecretStr | None] | None, known: Known) -> Iterator[Fault]:
     """Yield the faults of the agent and the secrets of a conversation."""
-    if known.tree is not None:
-        yield from agent_faults(known.tree, known)
+    own, below = tree_faults(known, None)
+    yield from own
     yield from secret_faults(secrets, "/secrets", seals=known.seals)
-    yield from faults_below(known.tree, None, known)
+    yield from below
 
 
 def kept_agent_faults(name: str, agent: AgentSpec, known: Known) -> Iterator[Fault]:
     """Yield the faults of an agent that is to be kept on the server under that name."""
     yield from kept_faults(name, agent)
-    if known.tree is not None:
-        yield from agent_faults(known.tree, known)
-    yield from faults_below(known.tree, None, known)
+    own, below = tree_faults(known, None)
+    yield from own
+    yield from below
 
 
 def message_faults(input: str | Sequence[Message], models: AgentModels) -> Iterator[Fault]:

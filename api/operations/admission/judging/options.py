@@ -1,4 +1,4 @@
-"""The options of an agent: a retry policy, schemas, a body for the provider; also such as its models cannot be sent."""
+"""The options of an agent: a choice of tools, a retry policy, a body for the provider, schemas."""
 
 from __future__ import annotations
 
@@ -7,35 +7,41 @@ from collections.abc import Collection, Iterator
 import orjson
 
 from palaver.errors import ConfigurationError, FieldError
-from palaver.schemas.json_pointers import pointer
-from palaver.schemas.model_options import JsonSchemaFormat
+from palaver.schemas.model_options import JsonSchemaFormat, NamedTool
 from palaver.schemas.models import AgentSpec
 from palaver.schemas.schema_faults import answer_schema_faults, tool_schema_faults
-from palaver.steps.retry import RetryPolicy
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..faults import Fault, UnknownName
-from ..tree import AgentModels, AgentTree
+from ..tree import AgentTree
 
 
-def option_faults(tree: AgentTree, policies: Collection[str]) -> Iterator[Fault]:
+def agent_option_faults(tree: AgentTree, policies: Collection[str]) -> Iterator[Fault]:
     """Yield the faults of the options of a tree's agent."""
     agent = tree.agent
-    yield from _policy_faults(agent, tree.retry, policies)
+    yield from _tool_choice_faults(agent)
+    yield from _policy_faults(tree, policies)
     yield from _extra_body_faults(agent)
     yield from _schema_faults(agent)
-    yield from _unsent_faults(agent, tree.models)
 
 
-def _policy_faults(
-    agent: AgentSpec, policy: RetryPolicy | ConfigurationError | None, policies: Collection[str]
-) -> Iterator[Fault]:
+def _tool_choice_faults(agent: AgentSpec) -> Iterator[Fault]:
+    named = [*agent.tools, *(tool.name for tool in agent.client_tools)]
+    if isinstance(agent.tool_choice, NamedTool) and agent.tool_choice.name not in named:
+        where, why = "/agent/tool_choice/name", "is none of the agent's tools"
+        yield UnknownName(where, "unknown_tool", why, agent.tool_choice.name, named, own=True)
+    elif agent.tool_choice == "required" and not named and not agent.mcp_servers:
+        yield FieldError("/agent/tool_choice", "unknown_tool", "asks for a tool call, and the agent has no tools")
+
+
+def _policy_faults(tree: AgentTree, policies: Collection[str]) -> Iterator[Fault]:
     """Yield the faults of a retry policy. One that is a name still is none of ``policies``."""
-    if isinstance(agent.retry, str):
+    given = tree.agent.retry
+    if isinstance(given, str):
         why = "is no policy of PALAVER_RETRY_POLICIES"
-        yield UnknownName("/agent/retry", "unknown_policy", why, agent.retry, policies)
-    elif isinstance(policy, ConfigurationError):
-        yield FieldError(f"/agent/retry{policy.pointer}", "invalid_policy", policy.reason)
+        yield UnknownName("/agent/retry", "unknown_policy", why, given, policies)
+    elif given is not None and isinstance(tree.retry, ConfigurationError):
+        yield FieldError(f"/agent/retry{tree.retry.pointer}", "invalid_policy", tree.retry.reason)
 
 
 def _extra_body_faults(agent: AgentSpec) -> Iterator[FieldError]:
@@ -54,15 +60,3 @@ def _schema_faults(agent: AgentSpec) -> Iterator[FieldError]:
     if isinstance(agent.response_format, JsonSchemaFormat):
         for path, why in answer_schema_faults(agent.response_format.json_schema):
             yield FieldError(f"/agent/response_format/schema{path}", "invalid_schema", why)
-
-
-def _unsent_faults(agent: AgentSpec, models: AgentModels) -> Iterator[FieldError]:
-    """Yield the faults of options that a model cannot be sent. Of models that think, the first one has the faults of
-    all."""
-    for model in models.of_each_protocol:
-        for path, why in model.protocol.option_faults(agent, model.name):
-            yield FieldError(pointer(("agent", *path)), "unsupported_option", why)
-    thinking = next((model for model in models.all if model.provider.thinks), None)
-    if thinking is not None and "thinking" not in (agent.extra_body or {}):
-        for path, why in thinking.protocol.thinking_faults(agent, thinking.name):
-            yield FieldError(pointer(("agent", *path)), "unsupported_option", why)

@@ -1,4 +1,4 @@
-"""The tools of an agent: known ones, each named once; approvals and a choice that are about them."""
+"""The tools of an agent: known ones, each named once; and approvals that are about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 
 from palaver.errors import FieldError
 from palaver.schemas.mcp_servers import may_fit
-from palaver.schemas.model_options import NamedTool
 from palaver.schemas.models import AgentSpec
 
 from ...catalog import KnownTools
@@ -19,7 +18,6 @@ def tool_faults(agent: AgentSpec, known: KnownTools | None) -> Iterator[Fault]:
     yield from _tool_faults(agent, known)
     yield from _client_tool_faults(agent)
     yield from _approval_faults(agent, known)
-    yield from _tool_choice_faults(agent)
 
 
 def _tool_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[Fault]:
@@ -63,12 +61,3 @@ def _approval_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[Fau
             if not any(fnmatchcase(name, pattern) for name in agent.tools):
                 where, why = f"/agent/approvals/{field}/{index}", "fits none of the agent's tools"
                 yield UnknownName(where, "unknown_tool", why, pattern, known, own=True)
-
-
-def _tool_choice_faults(agent: AgentSpec) -> Iterator[Fault]:
-    named = [*agent.tools, *(tool.name for tool in agent.client_tools)]
-    if isinstance(agent.tool_choice, NamedTool) and agent.tool_choice.name not in named:
-        where, why = "/agent/tool_choice/name", "is none of the agent's tools"
-        yield UnknownName(where, "unknown_tool", why, agent.tool_choice.name, named, own=True)
-    elif agent.tool_choice == "required" and not named and not agent.mcp_servers:
-        yield FieldError("/agent/tool_choice", "unknown_tool", "asks for a tool call, and the agent has no tools")
