@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from palaver.config.settings import Settings
-from tests import api_schemas, certificates, fake_scripts, once
+from tests import api_schemas, certificates, fake_commands, fake_scripts, once
 from tests.chaos.zygote import Zygote, zygotes_of
 from tests.forks import run as run_in_forks
 from tests.process import warm
@@ -41,6 +41,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=20)
 settings.load_profile("repeatable")
 fake_scripts.teach()
+fake_commands.quicken()
 certificates.read_once()
 api_schemas.describe_once()
 once.know_the_version_of_redis()

@@ -89,11 +89,17 @@ def refused_in_script(first: bytes | None, name: str, args: Sequence[Any]) -> It
 def watched_scripts() -> Iterator[None]:
     """Have what scripts call in fakeredis, though a cluster would refuse it, among the ``crossings``."""
     call: Callable[..., Any] = ScriptingCommandsMixin._lua_redis_call
+    run: Callable[..., Any] = ScriptingCommandsMixin.eval
+
+    def noted(self: Any, script: bytes, numkeys: int, *keys_and_args: bytes) -> Any:
+        self.first_key = keys_and_args[0] if numkeys else None
+        return run(self, script, numkeys, *keys_and_args)
 
     def watched(self: Any, runtime: Any, expected: set[Any], op: bytes, *args: Any) -> Any:
-        crossings.extend(refused_in_script(runtime.globals()[b"KEYS"][1], op.decode().upper(), args))
+        crossings.extend(refused_in_script(self.first_key, op.decode().upper(), args))
         return call(self, runtime, expected, op, *args)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptingCommandsMixin, "eval", noted)
         patch.setattr(ScriptingCommandsMixin, "_lua_redis_call", watched)
         yield

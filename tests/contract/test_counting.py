@@ -173,6 +173,7 @@ async def _ask(driver: StoreDriver, model: str, usage: Usage) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_so_many_models_have_a_name_and_no_tokens_are_lost(driver: StoreDriver) -> None:
     many = limit_of("metric_models") + 5
     await _ask(driver, "fake/typo", _used(0, 0))
@@ -283,6 +284,7 @@ async def test_runs_that_vanished_are_forgotten_with_what_they_waited_for(driver
         assert await _read(driver, name) == {}
 
 
+@pytest.mark.slow
 async def test_shards_are_added_up(redis: Any, settings: Any) -> None:
     store = Store(redis, settings.model_copy(update={"shards": 40}))
     driver = StoreDriver(store, redis)

@@ -119,6 +119,7 @@ async def left_of(redis: Any, tenant: Tenant) -> set[str]:
     return found(stored, tenant.tag, f"words-of-{tenant.name}") - told - acts
 
 
+@pytest.mark.slow
 async def test_a_tenant_is_made_that_has_something_of_every_kind(driver: StoreDriver, redis: Any, acme: Tenant) -> None:
     """A new kind of key has to be made there, or be named among those that are nobody's: else erasing forgets it."""
     stored = await everything(redis)
@@ -136,6 +137,7 @@ async def test_a_tenant_is_made_that_has_something_of_every_kind(driver: StoreDr
     assert any(name.startswith("{palaver:keys}:used:") for name in stored)
 
 
+@pytest.mark.slow
 async def test_nothing_is_found_of_a_tenant_that_is_erased(driver: StoreDriver, redis: Any, acme: Tenant) -> None:
     names = {name for name in await everything(redis) if name.startswith(("{p00}:copy:", "{palaver:keys}:used:"))}
     receipt = await erase(driver, acme)
@@ -147,6 +149,7 @@ async def test_nothing_is_found_of_a_tenant_that_is_erased(driver: StoreDriver, 
     assert names.isdisjoint(await everything(redis))
 
 
+@pytest.mark.slow
 async def test_nobody_else_loses_a_byte(store: Store, driver: StoreDriver, redis: Any, acme: Tenant) -> None:
     for other in (await store.tenants.create("globex"), DEFAULT):
         await endow(store, driver, other)
@@ -164,6 +167,7 @@ async def test_nobody_else_loses_a_byte(store: Store, driver: StoreDriver, redis
     assert {name: content for name, content in before.items() if name not in gone} == after
 
 
+@pytest.mark.slow
 async def test_it_goes_on_where_it_broke_off(redis: Any, settings: Settings, driver: StoreDriver, acme: Tenant) -> None:
     """Each slice is of another process, and each of them dies after so many scripts."""
     died = 0
@@ -202,6 +206,7 @@ async def test_it_goes_on_where_it_broke_off(redis: Any, settings: Settings, dri
     assert await driver.store.erasures.erase("acme") == report
 
 
+@pytest.mark.slow
 async def test_many_who_erase_together_count_nothing_twice(driver: StoreDriver, redis: Any, acme: Tenant) -> None:
     async def one() -> Erasure:
         return await erase(driver, acme)
@@ -212,6 +217,7 @@ async def test_many_who_erase_together_count_nothing_twice(driver: StoreDriver, 
     assert await left_of(redis, acme) == set()
 
 
+@pytest.mark.slow
 async def test_who_is_slower_than_others_leaves_nothing_behind(driver: StoreDriver, redis: Any, acme: Tenant) -> None:
     """Its slice goes on when all is erased, and then it dies."""
     slow = EraseMembers(erasure=keys.erasure("00", acme.tag), shared=keys.due("00"), shared_type="zset", tag=acme.tag)
@@ -225,6 +231,7 @@ async def test_who_is_slower_than_others_leaves_nothing_behind(driver: StoreDriv
     assert await left_of(redis, acme) == set()
 
 
+@pytest.mark.slow
 async def test_nothing_is_begun_for_a_tenant_that_is_being_erased(
     store: Store, driver: StoreDriver, redis: Any, acme: Tenant
 ) -> None:
@@ -268,6 +275,7 @@ async def test_nothing_is_begun_for_a_tenant_that_is_being_erased(
     assert await left_of(redis, acme) == set()
 
 
+@pytest.mark.slow
 async def test_what_an_old_answer_asks_for_is_refused_for_ever(
     store: Store, driver: StoreDriver, redis: Any, acme: Tenant
 ) -> None:
@@ -329,6 +337,7 @@ async def erase_alone(store: Store) -> Erasure:
     raise AssertionError(report)
 
 
+@pytest.mark.slow
 async def test_the_mark_of_its_webhooks_that_a_worker_writes_again_goes(
     driver: StoreDriver, redis: Any, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,6 +377,7 @@ async def test_nothing_is_erased_before_old_requests_are_answered(
     assert await redis.get(access_keys.api_key("0" * 12)) is None
 
 
+@pytest.mark.slow
 async def test_the_name_is_free_afterwards_and_the_tag_is_not(
     store: Store, driver: StoreDriver, redis: Any, monkeypatch: pytest.MonkeyPatch, acme: Tenant
 ) -> None:
@@ -478,6 +488,7 @@ async def test_what_all_share_is_looked_through_a_page_at_a_time(
     await redis.delete(name)
 
 
+@pytest.mark.slow
 async def test_a_slice_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "_SCRIPTS", 2)
     acme = await store.tenants.create("acme")
@@ -505,6 +516,7 @@ async def test_a_slice_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch)
     assert report.erased == ErasedCounts(conversations=many)
 
 
+@pytest.mark.slow
 async def test_the_default_tenant_pays_nothing(store: Store, driver: StoreDriver, redis: Any) -> None:
     await endow(store, driver, DEFAULT)
     assert not [name async for name in redis.scan_iter("*passing*")]

@@ -187,6 +187,7 @@ async def test_a_watcher_that_leaves_is_forgotten(driver: StoreDriver) -> None:
     await driver.finish(lease)
 
 
+@pytest.mark.slow
 async def test_a_slow_watcher_reads_the_feed_and_misses_nothing(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     events = driver.store.feeds.watch(run_id)
@@ -204,6 +205,7 @@ async def test_a_slow_watcher_reads_the_feed_and_misses_nothing(driver: StoreDri
     assert "".join(event.data["text"] for event in deltas) == "0123456789" * 60
 
 
+@pytest.mark.slow
 async def test_deltas_that_wait_for_a_watcher_are_one_that_can_be_resumed_from(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     events = driver.store.feeds.follow(run_id)
@@ -411,6 +413,7 @@ class Counting:
         return self._redis.pubsub()
 
 
+@pytest.mark.slow
 async def test_waits_one_after_the_other_share_one_connection(driver: StoreDriver, redis: Any) -> None:
     """A wait that comes between two others finds nobody there, and must not wait for a connection."""
     connection = Counting(redis)

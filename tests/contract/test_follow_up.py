@@ -82,6 +82,7 @@ def _reads(folder: str) -> Iterator[str]:
             yield from (f"{place}: {name}" for name in names & {"deliveries", "next_run"})
 
 
+@pytest.mark.slow
 def test_nobody_else_picks_an_answer_to_pieces() -> None:
     found = [*_reads("palaver"), *_reads("workers"), *_reads("api")]
     # What a submit or a claim answers has deliveries, and no run whose turn has come. Those of webhooks are others.

@@ -74,6 +74,7 @@ async def test_a_lease_that_is_over_is_not_renewed_by_the_next_one_of_the_same_w
     assert await driver.store.steps.renew([old, new]) == [Renewal.GONE, Renewal.PROLONGED]
 
 
+@pytest.mark.slow
 async def test_renewing_many_keeps_the_order(driver: StoreDriver) -> None:
     begun = [await driver.begin() for _ in range(120)]
     for _, lease in begun[::3]:

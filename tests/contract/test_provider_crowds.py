@@ -281,6 +281,7 @@ def test_who_comes_on_time_is_admitted_without_waiting_again(
         assert within <= 10 * (2**second - 1) + 1, f"{within} calls {second} s after the cool-down"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_minute", [None, 600])
 def test_who_is_a_little_late_is_not_sent_away_again(clock: Clock, per_minute: int | None) -> None:
     chance = Random(1)
@@ -290,6 +291,7 @@ def test_who_is_a_little_late_is_not_sent_away_again(clock: Clock, per_minute: i
     assert max(crowd.asked.values()) <= 2
 
 
+@pytest.mark.slow
 def test_who_comes_to_an_unused_ramp_begins_one_by_one(clock: Clock) -> None:
     crowd = Crowd(clock, Limits(), [Caller(5.0, 1.0, 0, 0.0, False) for _ in range(100)], [(0.0, 1.0)])
     asyncio.run(crowd.run())
@@ -307,6 +309,7 @@ def test_who_waits_for_a_place_has_had_its_turn(clock: Clock) -> None:
     assert max(crowd.asked.values()) == 3
 
 
+@pytest.mark.slow
 def test_a_crowd_whose_workers_were_away_does_not_begin_all_at_once(clock: Clock) -> None:
     callers = [Caller(0.0, 0.1, 0, 300.0, False) for _ in range(100)]
     crowd = Crowd(clock, Limits(requests_per_minute=60), callers)
@@ -314,6 +317,7 @@ def test_a_crowd_whose_workers_were_away_does_not_begin_all_at_once(clock: Clock
     assert crowd.busiest_minute()[0] <= 67
 
 
+@pytest.mark.slow
 def test_those_who_never_come_again_are_not_waited_for(clock: Clock) -> None:
     gone = [Caller(0.01, 1.0, 0, 0.0, True) for _ in range(200)]
     callers = [Caller(20.5, 1.0, 0, 0.0, False) for _ in range(30)]

@@ -83,6 +83,7 @@ async def _runs_of_all_kinds(driver: StoreDriver) -> list[str]:
     return [completed, failed, again.run_id, asked, scheduled.run_id, rolled_back, queued.run_id, late]
 
 
+@pytest.mark.slow
 async def test_everything_goes_and_no_list_shows_it(driver: StoreDriver, redis: Any) -> None:
     runs = await _runs_of_all_kinds(driver)
     for run_id in runs:

@@ -112,6 +112,7 @@ async def test_who_is_gone_for_long_is_forgotten() -> None:
     assert sweepers.parts("w1")["w0"] == MANY
 
 
+@pytest.mark.slow
 async def test_so_many_share_and_others_take_the_place_of_one_that_is_gone() -> None:
     sweepers = Sweepers(SEATS + 4)
     await sweepers.pass_seconds(4)
@@ -127,6 +128,7 @@ async def test_so_many_share_and_others_take_the_place_of_one_that_is_gone() -> 
     assert len([part for part in parts.values() if part]) == SEATS
 
 
+@pytest.mark.slow
 async def test_too_many_that_begin_at_once_are_soon_as_many_as_there_are_seats() -> None:
     sweepers = Sweepers(SEATS + 4)
     # Each looks before any of them has said that it is there.
@@ -139,6 +141,7 @@ async def test_too_many_that_begin_at_once_are_soon_as_many_as_there_are_seats()
     assert await sweepers.redis.hlen(fleet_keys.SWEEPERS) == SEATS
 
 
+@pytest.mark.slow
 async def test_what_is_marked_is_looked_at_each_second_by_the_one_whose_it_is() -> None:
     sweepers = Sweepers(3)
     await sweepers.pass_seconds(3)

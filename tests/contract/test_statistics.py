@@ -186,6 +186,7 @@ async def test_what_happened_passes_with_its_window(
     assert await total(store, name) == SpanTally()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redis", ["fake"], indirect=True)
 async def test_a_tenant_keeps_no_more_spans_than_its_windows_have(
     clock: Clock, driver: StoreDriver, store: Store

@@ -330,6 +330,7 @@ async def test_without_a_key_for_secrets_there_are_none(redis: Any) -> None:
         await bare.webhooks.create("", URL)
 
 
+@pytest.mark.slow
 async def test_what_there_may_be_at_most(
     driver: StoreDriver, store: Store, redis: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,6 +422,7 @@ class Killed(BaseException):
     """The process ends between two scripts."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_whoever_is_killed_loses_and_invents_nothing(
     driver: StoreDriver, store: Store, redis: Any, settings: Settings, seed: int

@@ -33,6 +33,7 @@ async def page(**agent: Any) -> AsyncIterator[tuple[World, Page]]:
         yield api, Page(api)
 
 
+@pytest.mark.slow
 async def test_a_turn_is_a_run() -> None:
     async with page() as (api, user):
         user.say("hello")

@@ -246,6 +246,7 @@ async def test_steering_stands_before_the_step_that_saw_it(chat: Page) -> None:
         assert texts(shown) == ["wait", "3 m"]
 
 
+@pytest.mark.slow
 async def test_another_answer_takes_the_place_of_one(chat: Page) -> None:
     request, run = await chat.begin(said("hello"))
     busy = await chat.answer(said("hello"), trigger="regenerate-message", messageId=run["id"])
@@ -326,6 +327,7 @@ async def test_errors_are_for_people_and_say_what_to_look_for(chat: Page) -> Non
     assert (unfit.status_code, "must be the name of an agent" in unfit.text) == (422, True)
 
 
+@pytest.mark.slow
 async def test_messages_come_in_pages(chat: Page) -> None:
     for number in range(5):
         request, run = await chat.begin(said(f"question {number}", f"m-{number}"))
@@ -406,6 +408,7 @@ async def test_a_question_is_a_part_that_takes_its_answer(chat: Page) -> None:
     assert (settled["decision"], settled["response"]) == ("answer", "accept")
 
 
+@pytest.mark.slow
 async def test_a_call_below_that_waits_is_shown_and_how_it_was_decided(chat: Page) -> None:
     api = chat.api
     await publish(api, "researcher", **AGENT)
@@ -465,6 +468,7 @@ async def test_calls_below_are_answered_by_parts_of_the_answer_above(chat: Page)
         check(await ended(each), ["call_1"])
 
 
+@pytest.mark.slow
 async def test_an_answer_below_is_of_this_chat_alone(chat: Page) -> None:
     api = chat.api
     await publish(api, "researcher", **AGENT)

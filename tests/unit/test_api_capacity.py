@@ -150,6 +150,7 @@ async def test_nothing_that_grows_is_taken_in_when_redis_is_nearly_full(monkeypa
         assert (await api.client.delete(f"/v1/runs/{failed['id']}")).status_code == 204
 
 
+@pytest.mark.slow
 async def test_a_conversation_without_a_run_is_kept_as_long_as_one_whose_runs_have_ended() -> None:
     async with world(SETTINGS.model_copy(update={"retention": 3600.0})) as api:
         made = (await api.client.post("/v1/conversations")).json()
@@ -221,6 +222,7 @@ async def test_redis_is_asked_for_its_memory_once_a_second(monkeypatch: pytest.M
         assert asked == ["memory", "memory"]
 
 
+@pytest.mark.slow
 async def test_a_rush_is_counted_before_redis_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what this process has taken in since the reading, in all ways in which it does."""
     async with world() as api:

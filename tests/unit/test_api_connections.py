@@ -216,6 +216,7 @@ async def test_a_head_that_waits_for_its_turn_is_not_late_and_who_goes_meanwhile
         assert await stays.status() == b"200"
 
 
+@pytest.mark.slow
 async def test_who_sends_ahead_is_answered_in_order_and_not_read_meanwhile() -> None:
     state, go = ServerState(), asyncio.Event()
     async with serving(Gate(100, 64), state, go=go) as connect:

@@ -106,6 +106,7 @@ def by_hand(header: dict[str, Any], claims: dict[str, Any] | bytes, key: Any = N
     return b".".join((said, base64.urlsafe_b64encode(signature).rstrip(b"="))).decode()
 
 
+@pytest.mark.slow
 async def test_forged_tokens_are_refused(api: World, there: LocalIssuer) -> None:
     claims, more = there.claims(), {"kid": "first", "typ": "at+jwt"}
     private = private_key("first", "RSA", 2048)

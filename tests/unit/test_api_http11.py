@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pytest
 import uvicorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,6 +117,7 @@ async def _served(pieces: Sequence[bytes]) -> tuple[list[tuple[str, bytes | None
     return heard, re.findall(rb"HTTP/1\.1 (\d{3}) ", client.heard)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(_REQUESTS, min_size=1, max_size=5), st.lists(st.integers(1, 400), max_size=20))
 def test_each_request_is_heard_once_with_its_own_body(requests: Sequence[Request], cuts: Sequence[int]) -> None:

@@ -63,6 +63,7 @@ def lines_of(text: str) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.slow
 async def test_an_operator_erases_a_tenant_and_gets_the_receipt(offices: Offices) -> None:
     client, root = offices.api.client, await offices.key(operator=True, name="root")
     acme, globex = await offices.key("acme"), await offices.key("globex")
@@ -145,6 +146,7 @@ async def test_an_export_has_all_and_counts_it(offices: Offices) -> None:
     assert [line["kind"] for line in await exported(offices, "acme", root)][-1] == "end"
 
 
+@pytest.mark.slow
 async def test_it_is_known_who_exported(offices: Offices, caplog: pytest.LogCaptureFixture) -> None:
     acme = await offices.key("acme", name="boss")
     with caplog.at_level("INFO", "palaver.audit"):

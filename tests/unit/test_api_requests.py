@@ -220,6 +220,7 @@ async def test_two_lengths_are_refused() -> None:
         assert b"malformed_request" in live.body
 
 
+@pytest.mark.slow
 async def test_every_answer_has_a_request_id() -> None:
     async with world() as api:
         answers = [

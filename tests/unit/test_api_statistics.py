@@ -57,6 +57,7 @@ async def submitted(api: World, query: str = "") -> int:
     return int(answer["total"]["runs"]["submitted"])
 
 
+@pytest.mark.slow
 async def test_a_tenant_sees_its_own_and_an_operator_all_or_one() -> None:
     async with tenants() as api:
         for who, times in (("acme", 1), ("globex", 2), ("default", 4)):

@@ -155,6 +155,7 @@ async def test_a_revoked_key_is_turned_away_within_a_second(api: World) -> None:
     assert await status(api, other.key) == 200
 
 
+@pytest.mark.slow
 async def test_an_expired_key_is_turned_away(api: World) -> None:
     key = await made(api, life=1)
     assert await status(api, key.key) == 200
@@ -165,6 +166,7 @@ async def test_an_expired_key_is_turned_away(api: World) -> None:
     await aeventually(refused, within=3)
 
 
+@pytest.mark.slow
 async def test_two_keys_are_valid_while_one_replaces_the_other(api: World) -> None:
     old = await made(api)
     assert await status(api, old.key) == 200
@@ -200,6 +202,7 @@ async def test_a_process_that_cannot_look_does_not_go_on(api: World, monkeypatch
     await aeventually(known, within=5)
 
 
+@pytest.mark.slow
 async def test_a_revocation_that_nobody_hears_of_holds_all_the_same(
     api: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +345,7 @@ async def test_the_minute_of_the_last_use_is_written(api: World) -> None:
     await aeventually(used)
 
 
+@pytest.mark.slow
 async def test_without_listed_keys_one_is_wanted_where_a_setting_says_so() -> None:
     async with world(CLOSED) as api:
         assert (await api.client.get("/v1/runs")).status_code == 401

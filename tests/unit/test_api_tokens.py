@@ -194,6 +194,7 @@ async def test_forged_tokens_are_refused(api: World, run: dict[str, Any]) -> Non
     assert (await api.client.get(run["links"]["self"], headers=bearer(good))).status_code == 200
 
 
+@pytest.mark.slow
 async def test_two_signing_keys_are_alive(api: World, run: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     first = (await made(api, run=run["id"]))["token"]
     monkeypatch.setattr(signing_keys, "_SIGNS", -1)

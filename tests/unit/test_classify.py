@@ -214,6 +214,7 @@ def test_an_exception_without_words_says_its_docstring() -> None:
     assert str(PalaverError()) == "Something went wrong in Palaver."
 
 
+@pytest.mark.slow
 def test_the_judge_imports_no_library_it_judges() -> None:
     script = "import sys, palaver.errors; print(*({'redis', 'aiohttp', 'kombu'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)

@@ -246,6 +246,7 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers, NOW) == seconds
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["Retry-After", "retry-after-ms", "x"]), st.text(max_size=60)))
 def test_retry_after_is_total(headers: dict[str, str]) -> None:
     seconds = retry_after(headers, NOW)

@@ -172,6 +172,7 @@ class TestCommand:
         assert kinds(path) == [*WHOLE, *WHOLE[2:]]
         assert api.asked("GET", MESSAGES)[-1].query["after"] == "5"
 
+    @pytest.mark.slow
     def test_it_goes_on_after_any_byte(self, api: ScriptedAPI, tmp_path: Path) -> None:
         """Whatever an export that was killed had written, the next one completes it to the same file."""
         path = tmp_path / "runs.jsonl"

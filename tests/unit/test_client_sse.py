@@ -22,6 +22,7 @@ LINES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(
     lines=st.lists(st.tuples(LINES, st.sampled_from(["\n", "\r\n", "\r"])), max_size=30),
     data=st.data(),

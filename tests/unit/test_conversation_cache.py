@@ -129,6 +129,7 @@ def test_a_thousand_that_have_ended_are_no_work_for_the_collector() -> None:
     assert counts[1] - counts[0] < 50
 
 
+@pytest.mark.slow
 def test_one_between_two_steps_is_a_few_objects_however_long() -> None:
     kept = made(1_000)
     gc.collect()
@@ -225,6 +226,7 @@ async def test_between_the_steps_of_a_run_it_stays(working: tuple[StoreDriver, R
     assert len(runtime.conversations) == 0
 
 
+@pytest.mark.slow
 async def test_a_step_is_let_go_with_all_that_it_read(working: tuple[StoreDriver, Runtime]) -> None:
     driver, runtime = working
     gc.collect()

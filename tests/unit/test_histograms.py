@@ -84,6 +84,7 @@ def test_what_may_be_seen_is_there_before_it_is(kind: StepKind) -> None:
     assert {*before.values()} == {0}
 
 
+@pytest.mark.slow
 def test_models_have_series_of_their_own_until_there_are_many() -> None:
     histograms = Histograms(MODEL)
     for number in range(limit_of("metric_models") + 5):

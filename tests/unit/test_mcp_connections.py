@@ -354,6 +354,7 @@ async def test_a_process_that_dies_at_a_call_is_started_anew_and_the_call_is_not
         assert len(process.lives) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
     [("flood", "a line of more than 16,777,216 bytes"), ("noise", "writes lines that are no messages")],
@@ -368,6 +369,7 @@ async def test_a_process_that_writes_without_an_end_is_ended(name: str, said: st
         assert not _is_there(process.lives[-2])
 
 
+@pytest.mark.slow
 async def test_a_process_that_asks_and_does_not_listen_is_answered_as_far_as_there_is_room(tmp_path: Path) -> None:
     async with Process(tmp_path, "modern").opened() as tools:
         assert await tools.call("pings") == "{}"

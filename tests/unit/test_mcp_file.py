@@ -115,6 +115,7 @@ def test_check_says_what_to_do(
     assert advice in said["advice"]
 
 
+@pytest.mark.slow
 def test_it_costs_nobody_who_has_no_such_table(tmp_path: Path) -> None:
     path = tmp_path / "tools.toml"
     program = """

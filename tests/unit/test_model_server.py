@@ -152,6 +152,7 @@ def test_a_stream_has_role_tokens_finish_and_usage(client: Client) -> None:
     assert "usage" not in client.events("say-4")[-1]
 
 
+@pytest.mark.slow
 def test_long_streams_are_whole(client: Client) -> None:
     assert text_of(client.events("say-5000")).split() == [f"w{i}" for i in range(1, 5001)]
 

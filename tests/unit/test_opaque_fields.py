@@ -52,6 +52,7 @@ CUTS = st.lists(st.integers(0, 2000), max_size=12)
 SAID = st.text(max_size=40)
 
 
+@pytest.mark.slow
 @given(SAID, SAID, CUTS, CUTS, CUTS)
 def test_any_split_of_fields_and_of_bytes_gives_what_a_whole_answer_does(
     thought: str, detail: str, thoughts: list[int], details: list[int], bytes_at: list[int]

@@ -33,6 +33,7 @@ async def told(there: OpenAiWorld, response: Any) -> list[str]:
     return [message["content"] for message in answer.json()["data"]]
 
 
+@pytest.mark.slow
 async def test_a_response_goes_on_with_the_newest_and_forks_behind_an_older_one(there: OpenAiWorld) -> None:
     first = await answered(there, "one")
     second = await answered(there, "two", previous_response_id=first.id, input="and?")

@@ -164,6 +164,7 @@ def untrusted(tmp_path: Path) -> ssl.SSLContext:
     return context
 
 
+@pytest.mark.slow
 async def test_a_certificate_that_nobody_trusts_is_named(untrusted: ssl.SSLContext) -> None:
     async with answering(b"HTTP/1.1 200 OK\r\n\r\n", untrusted) as port:
         found = await check("x", Provider(base_url=f"https://127.0.0.1:{port}/v1"), "m", PATIENCE)

@@ -431,6 +431,7 @@ async def test_a_model_is_probed_as_soon_as_its_full_provider_has_room() -> None
         assert permit.probes == {"narrow/echo"}
 
 
+@pytest.mark.slow
 async def test_a_model_that_is_out_takes_no_room_at_its_provider() -> None:
     worker, _ = await crowded(FakeServer())
     for _ in range(3):
@@ -440,6 +441,7 @@ async def test_a_model_that_is_out_takes_no_room_at_its_provider() -> None:
     assert await worker.refused(await worker.lease("narrow/well")) is None
 
 
+@pytest.mark.slow
 async def test_who_waits_for_a_model_that_is_out_is_in_nobodys_way_at_its_full_provider() -> None:
     worker, first = await crowded(FakeServer())
     waiting = [await worker.lease("narrow") for _ in range(3)]

@@ -158,6 +158,7 @@ def test_a_hostile_body_is_bounded_and_printable(name: str) -> None:
     print(f"{name}: {spent * 1000:.1f} ms")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=5000))
 def test_it_ends_between_two_characters(text: str) -> None:
     message = said({"error": {"message": text}}) or ""

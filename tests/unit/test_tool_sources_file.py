@@ -56,6 +56,7 @@ def test_a_guest_is_imported_by_nobody_whose_file_does_not_name_it(file: Path) -
     assert _GUEST not in sys.modules
 
 
+@pytest.mark.slow
 def test_who_has_no_file_imports_no_guest_and_nothing_that_one_needs() -> None:
     program = (
         "import sys; from workers.sources import guests, sources_of; from palaver.config.settings import Settings\n"

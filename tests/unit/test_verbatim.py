@@ -36,6 +36,7 @@ def test_the_members_of_an_object(value: dict[str, Any], indent: int | None, asc
     assert [(name, json.loads(text)) for name, text in found.items()] == list(value.items())
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES), INDENTS)
 def test_the_elements_of_an_array(value: list[Any], indent: int | None) -> None:
     assert [json.loads(text) for text in elements(json.dumps(value, indent=indent))] == value

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,6 +121,7 @@ def test_no_history_is_ever_refused(log: list[LogMessage], cached: bool) -> None
             read(PATH, request(AGENT, ahead.messages(), breakpoints=cached))
 
 
+@pytest.mark.slow
 @given(logs(), st.data())
 def test_a_worker_that_knows_a_part_sees_the_same(log: list[LogMessage], data: st.DataObject) -> None:
     whole, pieces = CachedConversation(CHAT_COMPLETIONS), CachedConversation(CHAT_COMPLETIONS)

@@ -71,6 +71,7 @@ def test_what_is_no_title_is_left_out(title: Any) -> None:
     assert delivery_in("model", headers, body_of(DELIVERY).encode()) == DELIVERY
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(VALUES, VALUES)
 def test_anything_else_is_nothing_and_raises_nothing(headers: Any, body: Any) -> None:
@@ -88,6 +89,7 @@ def test_no_bytes_of_a_broker_raise(raw: bytes) -> None:
     assert command_in({}, raw, "replies") is None
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.sampled_from(sorted(COMMANDS)), st.dictionaries(st.text(max_size=12), VALUES, min_size=1, max_size=3))
 def test_a_command_with_more_than_it_may_have_is_none(name: str, more: dict[str, Any]) -> None:
