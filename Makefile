@@ -51,7 +51,7 @@ up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 	$(BIN)/palaver up
 
 # It waits for timers about as long as it computes: two processes for each core. What computes longest is marked slow,
-# and left to `make test`: 166 of 8,600 tests took three tenths of its time.
+# and left to `make test`: 250 of 8,600 tests took half of its time.
 quick: JOBS = $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 quick: $(DEV) ## run what needs no other process and is quick: units, the store's contract on the fake
 	$(PYTEST) tests/unit tests/contract -m "not process and not slow and not chaos" --hypothesis-profile=quick $(ARGS)
