@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from palaver.config.brokers import has_priorities, is_redis, kombu_url, tls_options
 from palaver.config.sentinels import Sentinels, by_sentinels, sentinels_of
@@ -123,6 +123,11 @@ class Channel(redis.Channel):
         """Parameters of its connections, which follow the primary where Sentinels know it."""
         shown = self.connection.client.transport_options.get("sentinels")
         if shown is None:
+            if self.connection.client.ssl:
+                # Not above, as with Sentinels.
+                from palaver.store.redis.tls import ThreadTlsConnection
+
+                self.connection_class_ssl = cast("Any", ThreadTlsConnection)
             parameters: dict[str, Any] = super()._connparams(asynchronous)  # type: ignore[no-untyped-call]
             return parameters
         # Not above: a broker that is one server does without.

@@ -16,7 +16,7 @@ from palaver.config.settings import Settings
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
-from palaver.store.redis.pools import client_of, pool_of
+from palaver.store.redis.pools import client_of
 from palaver.store.redis.sentinel import blocking
 from tests.sentinels import OPTIONS, SERVICE
 from tests.waiting import aeventually, eventually
@@ -285,12 +285,3 @@ async def test_nothing_is_left_of_it(servers: tuple[RedisServer, RedisServer]) -
             await aeventually(lambda: sentinel.listeners == 1)
         await aeventually(lambda: sentinel.listeners == 0)
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("sentinel ")]
-
-
-@pytest.mark.parametrize("address", [f"rediss+sentinel://{HOST}/{SERVICE}", f"rediss://{HOST}/0"])
-def test_connections_share_what_they_know_of_certificates(address: str) -> None:
-    """Each that read all authorities itself would stop the loop for as long as Sentinels have to answer."""
-    pools: list[Any] = [pool_of(f"{address}{options}", patience=5) for options in ("", "?ssl_cert_reqs=none")]
-    first, second, careless = (pool.make_connection() for pool in (pools[0], *pools))
-    assert first.ssl_context is second.ssl_context
-    assert (first.ssl_context.check_hostname, careless.ssl_context.check_hostname) == (True, False)

@@ -411,7 +411,7 @@ class Cluster(Inputs):
         """The run once it is terminal."""
 
         def look() -> Run | None:
-            run = self.run(run_id, wait=2)
+            run = self.run(run_id, wait=min(2, within))
             return run if run.status.terminal else None
 
         try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from functools import lru_cache
 from typing import Any, Final
 
+from redis import connection as blocking
 from redis.asyncio.connection import RedisSSLContext, SSLConnection
 
 _READ_AGAIN: Final = 60.0
@@ -18,8 +21,27 @@ class TlsConnection(SSLConnection):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        tls = tuple(sorted((name, value) for name, value in options.items() if name.startswith("ssl_")))
-        self.ssl_context = _certificates(tls, time.monotonic() // _READ_AGAIN)
+        self.ssl_context = _shared(_tls_among(options))
+
+
+class ThreadTlsConnection(blocking.SSLConnection):
+    """A thread's connection that shares it as well. Sentinels are asked for each connection, several of them while the
+    primary is away: a process that tried to connect did little but read authorities then."""
+
+    def __init__(self, **options: Any) -> None:
+        self._tls = _tls_among(options)
+        super().__init__(**options)
+
+    def _wrap_socket_with_ssl(self, sock: socket.socket) -> ssl.SSLSocket:
+        return _shared(self._tls).get().wrap_socket(sock, server_hostname=self.host)
+
+
+def _tls_among(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted((name, value) for name, value in options.items() if name.startswith("ssl_")))
+
+
+def _shared(tls: tuple[tuple[str, Any], ...]) -> RedisSSLContext:
+    return _certificates(tls, time.monotonic() // _READ_AGAIN)
 
 
 @lru_cache(maxsize=4)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
 from redis import ConnectionPool, Redis
-from redis.connection import SSLConnection
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 
 from palaver.config.clusters import ClusterUrl
@@ -16,6 +15,7 @@ from palaver.config.server_lists import HostPort
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
 from palaver.store.redis.cluster.topology import slot_ranges
 from palaver.store.redis.connection import is_absent, is_closed
+from palaver.store.redis.tls import ThreadTlsConnection
 from palaver.store.server.findings import AWAY, Finding, Level, rights, strangers, unanswered
 from palaver.store.server.needs import Role
 from palaver.store.server.server_state import ServerState
@@ -101,7 +101,7 @@ def look_at_cluster(
 
 def _client(cluster: ClusterUrl, address: HostPort, waits: Mapping[str, Any], seconds: float) -> Redis:
     """Return a client of a server, which has so many seconds to connect."""
-    security: dict[str, Any] = {"connection_class": SSLConnection} if cluster.encrypted else {}
+    security: dict[str, Any] = {"connection_class": ThreadTlsConnection} if cluster.encrypted else {}
     pool = ConnectionPool(
         **cluster.options(address), **security, **{**waits, "socket_connect_timeout": max(seconds, _LEAST)}
     )

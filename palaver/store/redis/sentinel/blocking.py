@@ -6,7 +6,7 @@ from typing import Any
 
 from redis._parsers.hiredis import _HiredisParser
 from redis.backoff import NoBackoff
-from redis.connection import Connection, ConnectionPool, SSLConnection
+from redis.connection import Connection, ConnectionPool
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError, TimeoutError
 from redis.retry import Retry
 
@@ -25,6 +25,7 @@ from palaver.store.redis.sentinel.discovery import (
     primary_search,
     require_primary,
 )
+from palaver.store.redis.tls import ThreadTlsConnection
 
 
 def followed(sentinels: Sentinels) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def ask(sentinels: Sentinels, place: HostPort, seconds: float, *commands: tuple[
 
     Raises what Redis raises where there is no connection, or no login.
     """
-    kind: Any = SSLConnection if sentinels.tls else Connection
+    kind: Any = ThreadTlsConnection if sentinels.tls else Connection
     connection: Any = kind(retry=Retry(NoBackoff(), 0), **options_of(sentinels, place, seconds))
     try:
         connection.connect()
@@ -119,5 +120,5 @@ class _ThreadConnection(Connection):
         require_primary(self.read_response())
 
 
-class _ThreadSSLConnection(_ThreadConnection, SSLConnection):
+class _ThreadSSLConnection(_ThreadConnection, ThreadTlsConnection):
     """The same, with TLS."""
