@@ -70,6 +70,8 @@ class Case:
     prepare: Callable[[StoreDriver, int], Awaitable[Act]]
     most: int = 128
     """The largest size that gets in."""
+    least: int = 8
+    """The first of the sizes that are counted, each twice the one before; less where it takes long to prepare."""
 
 
 async def _fold_journal(driver: StoreDriver, n: int) -> Act:
@@ -956,8 +958,8 @@ CASES: Final = (
     Case("delete_conversation", "8 entries of the log", _delete_conversation, most=120),
     Case("delete_conversation", "entries of 400 KB", _delete_heavy, most=32),
     Case("measure", "64 lists", _measure),
-    Case("find_allowed", "tenants with steps that may begin", _find_allowed, most=50),
-    Case("reserve", "tenants with steps that wait", _reserve, most=50),
+    Case("find_allowed", "tenants with steps that may begin", _find_allowed, most=50, least=4),
+    Case("reserve", "tenants with steps that wait", _reserve, most=50, least=4),
     Case("fold_journal", "tallies of a tenant each", _fold_journal, most=300 * 6),
     Case("create_tenant", "tenants that are there", _create_tenant, most=10_000),
     Case("begin_erasure", "tenants that are there", _begin_erasure, most=10_000),
@@ -994,19 +996,19 @@ CASES: Final = (
     Case("postpone", "nothing that grows", _postpone),
     Case("ask", "open calls", _ask),
     Case("promote", "nothing that grows", _promote),
-    Case("find", "16 runs that do not fit", _find, most=125),
-    Case("find", "16 runs with long agents that do not fit", _find_beside_agents, most=62),
-    Case("find", "16 runs that fit", _find_all, most=12),
+    Case("find", "16 runs that do not fit", _find, most=125, least=4),
+    Case("find", "16 runs with long agents that do not fit", _find_beside_agents, most=62, least=4),
+    Case("find", "16 runs that fit", _find_all, most=12, least=4),
     Case("find", "8 conversations that do not fit", _find_conversations, most=125),
     Case("attend", "a call that no worker takes, beside others, for too long", _unattended),
     Case("fill", "tenants at their cap", _fill),
     Case("renew", "leases", _renew),
     Case("write_deltas", "deltas", _feed, most=100),
-    Case("admit", "8 calls that wait", _admit),
-    Case("admit", "8 calls that are late", _admit_late),
+    Case("admit", "8 calls that wait", _admit, least=4),
+    Case("admit", "8 calls that are late", _admit_late, least=4),
     Case("release", "8 calls that wait", _release),
-    Case("cool_down", "8 calls that wait", _cool),
-    Case("report_failure", "8 calls that wait", _break_down),
+    Case("cool_down", "8 calls that wait", _cool, least=4),
+    Case("report_failure", "8 calls that wait", _break_down, least=4),
     Case("report_answer", "8 calls that wait", _come_back),
     Case("renew_places", "4 calls in flight", _hold),
 )

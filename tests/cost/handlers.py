@@ -129,7 +129,7 @@ async def real_world(url: str) -> AsyncIterator[World]:
 
 async def _exponent(case: Case) -> float:
     """How the calls grow from half of the largest size that is counted to the whole."""
-    n = case.counted_at or case.largest
+    n = case.most_counted
     half, whole = [(await count(case, each)).calls for each in (n // 2, n)]
     return math.log2(whole / half)
 

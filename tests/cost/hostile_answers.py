@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import count
 from typing import Final
 
@@ -86,10 +87,11 @@ STREAMED: Final = {"chat_completions": CHAT, "anthropic": MESSAGES, "responses":
 WHOLE: Final = {"chat_completions": CHAT_DOCUMENTS, "anthropic": MESSAGES_DOCUMENTS, "responses": RESPONSES_DOCUMENTS}
 
 
-def shapes(protocol: str, *, streamed: bool) -> Iterator[tuple[str, bytes]]:
-    """Each answer by its name."""
+def shapes(protocol: str, *, streamed: bool, about: str = "") -> Iterator[tuple[str, bytes]]:
+    """Each answer by its name, or those that are about one place."""
     size = limit_of("answer_line") if streamed else limit_of("answer_document")
-    for place, pattern in (STREAMED if streamed else WHOLE)[protocol].items():
+    patterns = (STREAMED if streamed else WHOLE)[protocol]
+    for place, pattern in [(about, patterns[about])] if about else patterns.items():
         for what, filling in _fillings(size - _ROOM):
             document = pattern.replace("%s", filling).encode()
             yield f"{place} of {what}", b"data: " + document + b"\n\n" if streamed else document
@@ -136,7 +138,13 @@ def _nested(one: str, size: int) -> str:
     return "{" + ",".join(f'"{name}":[{",".join(lists[i :: len(_NESTED)])}]' for i, name in enumerate(_NESTED)) + "}"
 
 
-def _fillings(size: int) -> Iterator[tuple[str, str]]:
+@cache
+def _fillings(size: int) -> Sequence[tuple[str, str]]:
+    """What may stand in each place, by its name: made once, and not for each place again."""
+    return [*_each_filling(size)]
+
+
+def _each_filling(size: int) -> Iterator[tuple[str, str]]:
     for what, one in FILLERS.items():
         values = limit_of("answer_values") - 16
         # Lists and objects that are more than may be cost nothing.

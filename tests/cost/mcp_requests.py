@@ -69,7 +69,7 @@ EVERY: Final = (
         "answers": [{"action_id": f"act_{k}", "decision": "approve"} for k in range(n)]})),
     Case(_ROUTE, "messages of a run that is looked at", limit_of("input_messages"), _followed),
     Case(_ROUTE, "agents that are listed", 48, _listed),
-    Case(_ROUTE, "agents that are looked through", limit_of("agents"), _sought, counted_at=400),
+    Case(_ROUTE, "agents that are looked through", limit_of("agents"), _sought, counted_at=200),
     Case("GET /.well-known/oauth-protected-resource/mcp", "nothing", 4, _metadata),
     *AG_UI_CASES,
     *OTHERS,

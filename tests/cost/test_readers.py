@@ -106,8 +106,8 @@ def test_no_refused_answer_holds_the_loop_when_it_is_judged(
         return sum(taken(partial(judge, error))[0] for error in errors)
 
     slow = {}
-    for name, data in shapes(protocol, streamed=streamed):
-        if name.startswith("error") and (seconds := over(JUDGED_RATIO * floor, partial(judging, data))):
+    for name, data in shapes(protocol, streamed=streamed, about="error"):
+        if seconds := over(JUDGED_RATIO * floor, partial(judging, data)):
             slow[name] = round(seconds / floor, 1)
     assert not slow
 

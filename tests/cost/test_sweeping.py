@@ -79,7 +79,7 @@ class Fleet:
 
     async def costs(self, busy: int = 0) -> int:
         """The commands of a second, once all know what they share and have loaded the scripts."""
-        for _ in range(4):
+        for _ in range(2):
             await self.second(busy)
         return await self.second(busy)
 

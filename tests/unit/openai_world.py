@@ -86,12 +86,8 @@ class OpenAiWorld:
 
 
 @asynccontextmanager
-async def serving_openai(
-    *, strict: bool = STRICT, settings: Settings = SETTINGS, retries: int = 0, key: str = "any", **changes: Any
-) -> AsyncIterator[OpenAiWorld]:
-    """An API that is served, and a client."""
-    import openai
-
+async def served(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[tuple[World, str, set[Any]]]:
+    """An API that is served, its address, and the connections that are open."""
     async with world(settings, **changes) as api:
         config = uvicorn.Config(api.app, lifespan="off", ws="none", log_config=None)
         config.load()
@@ -99,17 +95,27 @@ async def serving_openai(
         gate = Gate(100, 64)
         server = await loop.create_server(lambda: Http11(config, state, {}, gate=gate), "127.0.0.1", 0)
         async with server:
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            client = openai.AsyncOpenAI(
-                base_url=f"{url}/openai/v1",
-                api_key=key,
-                max_retries=retries,
-                timeout=60,
-                _strict_response_validation=strict,
-            )
-            async with client:
-                yield OpenAiWorld(api, url, client, state.connections)
+            yield api, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", state.connections
             await aeventually(lambda: not state.connections)
+
+
+@asynccontextmanager
+async def serving_openai(
+    *, strict: bool = STRICT, settings: Settings = SETTINGS, retries: int = 0, key: str = "any", **changes: Any
+) -> AsyncIterator[OpenAiWorld]:
+    """An API that is served, and a client."""
+    import openai
+
+    async with served(settings, **changes) as (api, url, connections):
+        client = openai.AsyncOpenAI(
+            base_url=f"{url}/openai/v1",
+            api_key=key,
+            max_retries=retries,
+            timeout=60,
+            _strict_response_validation=strict,
+        )
+        async with client:
+            yield OpenAiWorld(api, url, client, connections)
 
 
 def numbers(events: Sequence[Any]) -> list[int]:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,7 +19,6 @@ from api.installed import dialects_of
 from palaver.config.settings import Settings
 from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.steps.retry import stop_reason
-from tests.pages import ROOT
 from tests.unit.api_world import World, assert_problem, world
 
 STATIC = Path(api.console.dialect.__file__).with_name("static")
@@ -151,15 +147,6 @@ def test_no_module_names_a_package() -> None:
 def test_a_folder_has_another_name_when_anything_in_it_is_another() -> None:
     names = [fingerprint(files) for files in ({"a": b"b"}, {"ab": b""}, {"a": b"c"}, {"a": b"b", "c": b""})]
     assert len({*names}) == 4
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(("chosen", "there"), [("", False), ("false", False), ("true", True)])
-def test_one_that_is_switched_off_is_not_imported(chosen: str, there: bool) -> None:
-    program = "import sys, api.app; api.app.create_app(); print('api.console' in sys.modules)"
-    environment = {**os.environ, "PALAVER_CONSOLE": chosen}
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (done.stdout.strip(), done.stderr) == (str(there), "")
 
 
 async def test_one_that_is_switched_off_is_not_there() -> None:

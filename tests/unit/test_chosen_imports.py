@@ -1,0 +1,72 @@
+"""What nobody chose is not imported: neither a dialect, nor the console."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from tests.pages import ROOT
+
+pytestmark = pytest.mark.process
+
+DIALECTS: Final = [f"api.{name}" for name in ("ag_ui", "ai_sdk", "mcp", "openai", "openhands")]
+GUESTS: Final = {*DIALECTS, "mcp", "openai", "jsonschema", "jwt", "httpx"}
+CHOICES: Final[Mapping[tuple[str, str], list[str]]] = {
+    ("PALAVER_DIALECTS", "native"): [],
+    **{("PALAVER_DIALECTS", name.removeprefix("api.")): [name] for name in DIALECTS},
+}
+"""What an API is told, and which guests are there then."""
+CONSOLE: Final[Mapping[tuple[str, str], bool]] = {
+    ("PALAVER_CONSOLE", ""): False,
+    ("PALAVER_CONSOLE", "false"): False,
+    ("PALAVER_CONSOLE", "true"): True,
+}
+_PROGRAM: Final = """
+import json, os, sys, api.app
+for variable, chosen in json.loads(sys.argv[1]):
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0
+        continue
+    os.environ[variable] = chosen
+    api.app.create_app()
+    print(json.dumps([variable, chosen, [*sys.modules]]), flush=True)
+    os._exit(0)
+"""
+"""Makes an API as it is told for each choice, in a process of its own, from what all of them import."""
+
+
+@pytest.fixture(scope="module")
+def imported() -> Mapping[tuple[str, str], set[str]]:
+    """All modules that there are then, by what was chosen."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, json.dumps([*CHOICES, *CONSOLE])],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = map(json.loads, done.stdout.splitlines())
+    return {(variable, chosen): {*modules} for variable, chosen, modules in answers}
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids="=".join)
+def test_a_dialect_that_nobody_chose_is_not_imported(
+    choice: tuple[str, str], imported: Mapping[tuple[str, str], set[str]]
+) -> None:
+    assert sorted(GUESTS & imported[choice]) == CHOICES[choice]
+
+
+@pytest.mark.parametrize("choice", CONSOLE, ids="=".join)
+def test_a_console_that_is_switched_off_is_not_imported(
+    choice: tuple[str, str], imported: Mapping[tuple[str, str], set[str]]
+) -> None:
+    assert ("api.console" in imported[choice]) is CONSOLE[choice]
