@@ -7,9 +7,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import redis
 
@@ -20,6 +20,9 @@ from palaver.schemas.models import AgentSpec, Submission
 from palaver.store import Store
 from palaver.store.redis.connection import portions
 from tests.pages import ROOT
+
+_READ: Final = {b"hash": ("HGETALL",), b"zset": ("ZRANGE",), b"stream": ("XRANGE",)}
+_ALL: Final = {b"zset": (0, -1, "WITHSCORES"), b"stream": ("-", "+")}
 
 
 class Copied(NamedTuple):
@@ -68,22 +71,24 @@ def _is_stores(name: bytes) -> bool:
 
 
 def _read(client: Any, names: list[bytes]) -> Iterator[tuple[bytes, Any]]:
-    for name in names:
-        kind = client.type(name)
-        match kind:
-            case b"hash":
-                value: Any = client.hgetall(name)
-            case b"zset":
-                value = client.zrange(name, 0, -1, withscores=True)
-            case b"stream":
+    for some in portions(names, 500):
+        kinds = _answers(client, [("TYPE", name) for name in some])
+        there = [(name, kind) for name, kind in zip(some, kinds, strict=True) if kind != b"none"]
+        ends = _answers(client, [("PEXPIRETIME", name) for name, _ in there])
+        values = _answers(client, [(*_READ.get(kind, ("GET",)), name, *_ALL.get(kind, ())) for name, kind in there])
+        for (name, kind), end, value in zip(there, ends, values, strict=True):
+            if kind == b"stream":
                 told = client.xinfo_stream(name)
-                state = [told[each] for each in ("last-generated-id", "entries-added", "max-deleted-entry-id")]
-                value = state, client.xrange(name)
-            case b"none":
-                continue
-            case _:
-                value = client.get(name)
-        yield name, (kind, client.pexpiretime(name), value)
+                value = [told[each] for each in ("last-generated-id", "entries-added", "max-deleted-entry-id")], value
+            yield name, (kind, end, value)
+
+
+def _answers(client: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """What a server or a cluster answers to commands that are sent together."""
+    with client.pipeline(transaction=False) as together:
+        for command in commands:
+            together.execute_command(*command)
+        return list(together.execute())
 
 
 async def fill(settings: Settings, conversations: int, runs: int = 0) -> None:
