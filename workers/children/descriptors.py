@@ -12,19 +12,34 @@ import logging
 import os
 import stat
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _STANDARD: Final = frozenset({0, 1, 2})
 
 
-def open_files() -> frozenset[int]:
+class Descriptor(NamedTuple):
+    """A descriptor, and the file that it is of: once that is closed, its number is the next file's."""
+
+    number: int
+    device: int
+    inode: int
+    is_pipe: bool
+
+
+def open_files() -> frozenset[Descriptor]:
     """The descriptors of this process."""
-    numbers = frozenset(map(int, os.listdir("/dev/fd")))
-    # One of them was that of the directory.
-    return frozenset(number for number in numbers if _is_open(number))
+    return frozenset(_descriptors())
 
 
-def leave_behind(inherited: frozenset[int], *, keep: frozenset[int]) -> None:
+def _descriptors() -> Iterator[Descriptor]:
+    for number in map(int, os.listdir("/dev/fd")):
+        # One of them was that of the directory.
+        with contextlib.suppress(OSError):
+            file = os.fstat(number)
+            yield Descriptor(number, file.st_dev, file.st_ino, stat.S_ISFIFO(file.st_mode))
+
+
+def leave_behind(inherited: frozenset[Descriptor], *, keep: frozenset[int]) -> None:
     """In a child, before it opens anything: all that its parent had open and it does not need is /dev/null from here
     on.
 
@@ -34,9 +49,9 @@ def leave_behind(inherited: frozenset[int], *, keep: frozenset[int]) -> None:
     """
     keep |= _STANDARD | _logs()
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for number in open_files() - keep - {nowhere}:
-        if number in inherited or not stat.S_ISFIFO(os.fstat(number).st_mode):
-            os.dup2(nowhere, number, inheritable=False)
+    for each in open_files():
+        if each.number not in keep | {nowhere} and (each in inherited or not each.is_pipe):
+            os.dup2(nowhere, each.number, inheritable=False)
     os.close(nowhere)
 
 
@@ -71,11 +86,3 @@ def _files_of_logs() -> Iterator[int]:
             for name in ("stream", "socket"):
                 with contextlib.suppress(AttributeError, OSError, ValueError):
                     yield getattr(handler, name).fileno()
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True

@@ -31,7 +31,7 @@ slots: Final = Slots()
 pipes: Final = Pipes(slots)
 told_tools: Final = ToldTools()
 """Children find all three where their parent has made them."""
-inherited: frozenset[int] = frozenset()
+inherited: frozenset[descriptors.Descriptor] = frozenset()
 """Descriptors that this process had open before it began to fork its newest child, which looks them up here."""
 _guard: Guard | None = None
 idle_slots: IdleSlots | None = None
@@ -62,6 +62,13 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
         """Celery's own; who is ready can be given work, and says so."""
         super().register_with_event_loop(hub)
         self._tell()
+
+    def _track_child_process(self, proc: Any, hub: Any) -> None:
+        # Celery has let go of one whose end it has seen; until that can be waited for it is a child still, and a worker
+        # that got a new connection meanwhile would end by it.
+        if getattr(proc, "_sentinel_poll", 0) is None:
+            del proc._sentinel_poll
+        super()._track_child_process(proc, hub)
 
     def apply_async(self, *args: Any, **options: Any) -> Any:
         """Celery's own, with one more child if all have something to do."""
