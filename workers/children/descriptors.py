@@ -47,10 +47,10 @@ def leave_behind(inherited: frozenset[Descriptor], *, keep: frozenset[int]) -> N
     file. ``inherited`` is what the parent had open before it began to fork. Of what came since, pipes are left: the
     parent sees by one of them that this process ends. The logs' files stay.
     """
-    keep |= _STANDARD | _logs()
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    keep |= {nowhere, *_STANDARD, *_logs()}
     for each in open_files():
-        if each.number not in keep | {nowhere} and (each in inherited or not each.is_pipe):
+        if each.number not in keep and (each in inherited or not each.is_pipe):
             os.dup2(nowhere, each.number, inheritable=False)
     os.close(nowhere)
 

@@ -21,7 +21,7 @@ from ..tree import AgentModels, AgentTree, pointer_of
 from .options import agent_option_faults
 from .tools import tool_faults
 
-_CODE: Final = "endpoint_not_allowed"
+_NOT_ALLOWED: Final = "endpoint_not_allowed"
 
 
 def tree_faults(known: Known, budget: Budget | None) -> tuple[Iterator[Fault], Iterator[Fault]]:
@@ -69,9 +69,9 @@ def _endpoint_faults(agent: AgentSpec, known: Known) -> Iterator[FieldError]:
     if not endpoint.allowed_by(hosts):
         allowed = f"it allows: {', '.join(hosts)}" if hosts else "it is not set"
         why = f"is at a host that PALAVER_INLINE_PROVIDER_HOSTS does not allow; {allowed}"
-        yield FieldError("/agent/endpoint/base_url", _CODE, why)
+        yield FieldError("/agent/endpoint/base_url", _NOT_ALLOWED, why)
     if not any(name.partition("/")[0] == endpoint.name for name in agent.models):
-        yield FieldError("/agent/endpoint", _CODE, f"is asked for no model: call one of them {INLINE}/NAME")
+        yield FieldError("/agent/endpoint", _NOT_ALLOWED, f"is asked for no model: call one of them {INLINE}/NAME")
     yield from secret_faults(endpoint.api_key, "/agent/endpoint/api_key", seals=known.seals)
 
 
@@ -120,12 +120,12 @@ def _server_faults(tree: AgentTree, known: Known) -> Iterator[FieldError]:
         where = pointer(("agent", "mcp_servers", label))
         if not server.allowed_by(known.mcp_hosts):
             allowed = f"it allows: {', '.join(known.mcp_hosts)}" if known.mcp_hosts else "it is not set"
-            yield FieldError(f"{where}/url", _CODE, f"is at a host that {VARIABLE} does not allow; {allowed}")
+            yield FieldError(f"{where}/url", _NOT_ALLOWED, f"is at a host that {VARIABLE} does not allow; {allowed}")
         if (taken := _taken(agent, label, known)) is not None:
             yield FieldError(where, "duplicate_tool", f"is a label before the tool {taken} already: take another one")
     for label in [label for label, server in agent.mcp_servers.items() if server.headers] if tree.place else ():
         why = "are secrets of the conversation of the run, which its runs do not have"
-        yield FieldError(f"/agent/mcp_servers/{label}/headers", _CODE, why)
+        yield FieldError(f"/agent/mcp_servers/{label}/headers", _NOT_ALLOWED, why)
 
 
 def _taken(agent: AgentSpec, label: str, known: Known) -> str | None:
@@ -178,7 +178,7 @@ def kept_faults(name: str, agent: AgentSpec) -> Iterator[FieldError]:
         yield FieldError("/agent/name", "validation_error", "is not the name in the path: leave it out")
     if agent.endpoint is not None and agent.endpoint.api_key is not None:
         why = "is not kept with an agent: set the provider up in PALAVER_PROVIDERS, or give the key with each run"
-        yield FieldError("/agent/endpoint/api_key", _CODE, why)
+        yield FieldError("/agent/endpoint/api_key", _NOT_ALLOWED, why)
     if len(agent.model_dump_json().encode()) > limit_of("agent_bytes"):
         count_exceeded("agent_bytes")
         yield FieldError("/agent", "validation_error", f"has more than {limit_of('agent_bytes')} bytes as JSON")
@@ -189,4 +189,4 @@ def ordered_faults(agent: AgentSpec | str | None, pointer: str) -> Iterator[Fiel
     sealed."""
     if isinstance(agent, AgentSpec) and agent.endpoint is not None and agent.endpoint.api_key is not None:
         why = "is not kept with an order: set the provider up in PALAVER_PROVIDERS"
-        yield FieldError(f"{pointer}/endpoint/api_key", _CODE, why)
+        yield FieldError(f"{pointer}/endpoint/api_key", _NOT_ALLOWED, why)

@@ -40,7 +40,7 @@ def _policy_faults(tree: AgentTree, policies: Collection[str]) -> Iterator[Fault
     if isinstance(given, str):
         why = "is no policy of PALAVER_RETRY_POLICIES"
         yield UnknownName("/agent/retry", "unknown_policy", why, given, policies)
-    elif given is not None and isinstance(tree.retry, ConfigurationError):
+    elif isinstance(tree.retry, ConfigurationError):
         yield FieldError(f"/agent/retry{tree.retry.pointer}", "invalid_policy", tree.retry.reason)
 
 
