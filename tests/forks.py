@@ -38,7 +38,8 @@ _TOGETHER: Final = (
 """Beginnings of files that one process takes: they share what takes longest to start or to import: OpenHands' clients,
 a browser, or SDKs of providers."""
 _STARTS_PROCESSES: Final = "tests/process/"
-_COMPUTES: Final = ("tests/contract/", "tests/cost/", "tests/unit/")
+_UNITS: Final = "tests/unit/"
+_COMPUTES: Final = ("tests/contract/", "tests/cost/", _UNITS)
 _GIVES_WAY: Final = 10
 """How nice a process of a run is that takes what computes, while others wait for the processes they started: it has a
 tenth of a core where they want all of it, and all that they leave."""
@@ -97,6 +98,7 @@ class _Run:
         self._forks: dict[Connection, _Fork] = {}
         # Made before the processes need it, and once: each has a folder in it.
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        self._computing = {file for file, tests in self._files.items() if self._only_computes(file, tests)}
         starts_processes = any(file.startswith(_STARTS_PROCESSES) for file in self._files)
         computing = forks // 3 if forks > 3 and starts_processes else 0
         self._compute = {*range(forks - computing, forks)}
@@ -152,9 +154,16 @@ class _Run:
 
     def _next_file(self, number: int) -> Sequence[int]:
         """Another file for a process: its tests, and none if there is no file left for it."""
-        begins = _COMPUTES if number in self._compute else ("",)
-        file = next((file for file in self._files if file.startswith(begins)), None)
+        takes_all = number not in self._compute
+        file = next((file for file in self._files if takes_all or file in self._computing), None)
         return () if file is None else self._files.pop(file)
+
+    def _only_computes(self, file: str, tests: Iterable[int]) -> bool:
+        """Whether a process that gives way can have it. A unit that waits for a process of its own cannot: that gives
+        way as well."""
+        items = [self._session.items[each] for each in tests]
+        alone = not file.startswith(_UNITS) or not any(item.get_closest_marker("process") for item in items)
+        return file.startswith(_COMPUTES) and alone
 
     def _hear(self, fork: _Fork, what: str, said: Any) -> None:
         hook = self._session.config.hook

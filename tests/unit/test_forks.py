@@ -114,9 +114,11 @@ def test_together():
     (begun / str(os.getpid())).write_text(str(os.nice(0)))
     eventually(lambda: len(list(begun.iterdir())) == 4, within=30)
 """
+    waits = f"import pytest\npytestmark = pytest.mark.process\n{together}"
     computes = "import os\n\ndef test_computes():\n    assert os.nice(0) == min(int(os.environ['NICE']) + 10, 19)\n"
     monkeypatch.setenv("NICE", str(os.nice(0)))
-    files = {f"tests/process/test_{number}": together for number in range(7)} | {"tests/unit/test_7": computes}
+    files = {f"tests/process/test_{number}": together for number in range(6)}
+    files |= {"tests/unit/test_6": waits, "tests/unit/test_7": computes}
     printed = _run(tmp_path, conftest=CONFTEST.replace("(session, 3)", "(session, 4)"), **files)
     assert "exit 0" in printed, printed
     assert "8 passed" in printed
