@@ -33,21 +33,21 @@ async def driver(redis: Any, settings: Settings, request: pytest.FixtureRequest)
 
 
 async def crash(
-    driver: StoreDriver, redis: Any, worker: str, leases: Iterable[Lease], *, missed_now: bool = False
+    driver: StoreDriver, worker: str, leases: Iterable[Lease], *, missed_ms: int | None = None
 ) -> list[Delivery]:
-    """The worker is gone: a sweeper sees its leases run out, in any order, or another worker misses it now. What is
-    sent again at once."""
+    """The worker is gone: a sweeper sees its leases run out, in any order, or another worker misses it at that time.
+    What is sent again at once."""
     lost = [DueItem(lease.run_id, lease.step) for lease in leases]
     random.shuffle(lost)
-    unrenewed_before = await now_ms(redis) + LEASE_MS + 1 if missed_now else None
+    unrenewed_before = None if missed_ms is None else missed_ms + LEASE_MS + 1
     settled = await driver.store.due.sweep(lost, worker=worker, unrenewed_before=unrenewed_before)
     return [delivery for each in settled for delivery in each.deliveries]
 
 
-async def claimed_earlier(redis: Any, run_id: str, by_ms: int) -> None:
-    """The first step of the run is as if its worker had claimed it so much earlier."""
+async def claimed_at(redis: Any, run_id: str, at_ms: int) -> None:
+    """The first step of the run is as if its worker had claimed it at that time."""
     step = orjson.loads(await redis.hget(keys.steps(run_id), "1"))
-    step["since"] -= by_ms
+    step["since"] = at_ms
     await redis.hset(keys.steps(run_id), "1", orjson.dumps(step))
 
 
@@ -58,7 +58,10 @@ async def wait_of(redis: Any, run_id: str) -> float:
 
 
 class SoonPoison:
-    """Steps that are claimed together, and one of them ends its worker at once, each time."""
+    """Steps that are claimed together, and one of them ends its worker at once, each time.
+
+    They are as old as the scene says when their worker ends, however long it took to claim them.
+    """
 
     def __init__(self, driver: StoreDriver, redis: Any) -> None:
         self.driver = driver
@@ -66,6 +69,8 @@ class SoonPoison:
         self.deaths = 0
         self.runs: list[str] = []
         self.held: dict[str, Lease] = {}
+        self.ages: dict[str, int] = {}
+        """Of what is held: milliseconds since it was claimed."""
 
     async def begin(self, count: int) -> str:
         """So many runs, twice lost all together. The run of the poison."""
@@ -80,10 +85,11 @@ class SoonPoison:
 
     async def claim(self, deliveries: Iterable[Delivery]) -> None:
         """The worker has these, too, in one moment; whatever it has already outlived its slot."""
-        for run_id in self.held:
-            await claimed_earlier(self.redis, run_id, 2000)
+        for run_id in self.ages:
+            self.ages[run_id] += 2000
         for each in deliveries:
             self.held[each.run_id] = await self.driver.claim(each, f"w{self.deaths}")
+            self.ages[each.run_id] = 0
 
     async def come_back(self, *runs: str) -> None:
         """Time passes until these come back, one after the other."""
@@ -93,9 +99,13 @@ class SoonPoison:
 
     async def die(self) -> list[Delivery]:
         """The worker is gone, and missed at once. What is sent again at once."""
-        held, self.held = self.held, {}
+        held, ages = self.held, self.ages
+        self.held, self.ages = {}, {}
         self.deaths += 1
-        return await crash(self.driver, self.redis, f"w{self.deaths - 1}", held.values(), missed_now=True)
+        missed_ms = await now_ms(self.redis)
+        for run_id, age in ages.items():
+            await claimed_at(self.redis, run_id, missed_ms - age)
+        return await crash(self.driver, f"w{self.deaths - 1}", held.values(), missed_ms=missed_ms)
 
     async def waiting(self) -> list[str]:
         """Those that are away, in the order in which they come back."""
@@ -209,7 +219,7 @@ async def test_the_poison_among_many_long_steps_is_found(driver: StoreDriver, re
     held = {each.run_id: await driver.claim(await driver.first_of(each.run_id), "w0") for each in runs}
     for crashes in range(1, MOST):
         worker = f"w{crashes}"
-        at_once = await crash(driver, redis, f"w{crashes - 1}", held.values())
+        at_once = await crash(driver, f"w{crashes - 1}", held.values())
         held = {each.run_id: await driver.claim(each, worker) for each in at_once}
         if (await driver.get(poison)).status == "failed":
             break
@@ -232,12 +242,15 @@ async def test_those_that_are_lost_together_are_not_blamed_however_often(driver:
     runs = [await driver.submit() for _ in range(8)]
     leases = [await driver.claim(await driver.first_of(each.run_id), "w0") for each in runs]
     for number in range(6):
-        again = await crash(driver, redis, f"w{number}", leases)
+        again = await crash(driver, f"w{number}", leases)
         assert len(again) == (8 if number == 0 else 0), "the first loss costs no time, the next ones come apart"
         for _, run_id in await comes_back(driver, redis, [each.run_id for each in runs]):
             (settled,) = await driver.hasten(run_id, "1")
             again += settled.deliveries
         leases = [await driver.claim(each, f"w{number + 1}") for each in again]
+        claimed_ms = await now_ms(redis)
+        for lease in leases:
+            await claimed_at(redis, lease.run_id, claimed_ms)
         assert len(leases) == 8
     run = await driver.get(runs[0].run_id)
     assert run.attempt == 7
@@ -252,7 +265,7 @@ async def test_so_are_calls_of_tools_that_share_a_worker(driver: StoreDriver, re
     for number in range(6):
         leases = [await driver.claim(delivery, f"w{number}") for delivery in deliveries]
         assert len(leases) == 5
-        deliveries = await crash(driver, redis, f"w{number}", leases)
+        deliveries = await crash(driver, f"w{number}", leases)
         at_once = {delivery.run_id for delivery in deliveries}
         for run_id, _ in turns:
             if run_id not in at_once:
@@ -266,7 +279,7 @@ async def test_a_call_alone_on_its_worker_is_to_blame_at_once(driver: StoreDrive
     run_id, deliveries = await driver.turn("a", idempotent=["a"])
     for number in range(3):
         lease = await driver.claim(deliveries[0], f"w{number}")
-        deliveries = await crash(driver, redis, f"w{number}", [lease])
+        deliveries = await crash(driver, f"w{number}", [lease])
     assert (await driver.get(run_id)).status == "failed"
 
 
@@ -296,8 +309,8 @@ async def test_a_policy_says_how_many_workers_a_model_call_may_end(
 async def test_a_step_that_comes_back_later_says_so(driver: StoreDriver, redis: Any) -> None:
     runs = [await driver.submit() for _ in range(2)]
     leases = [await driver.claim(await driver.first_of(each.run_id), "w0") for each in runs]
-    again = await crash(driver, redis, "w0", leases)
-    await crash(driver, redis, "w1", [await driver.claim(each, "w1") for each in again])
+    again = await crash(driver, "w0", leases)
+    await crash(driver, "w1", [await driver.claim(each, "w1") for each in again])
     run = await driver.get(runs[0].run_id)
     assert run.waiting is not None
     assert (run.waiting.reason, run.waiting.error_class) == ("backoff", "worker_lost")
@@ -329,7 +342,7 @@ async def test_a_death_is_judged_without_a_look_at_what_waits_for_long(
         return found
 
     monkeypatch.setattr(Losses, "_read", noted)
-    await crash(driver, redis, "w1", leases, missed_now=True)
+    await crash(driver, "w1", leases, missed_ms=await now_ms(redis))
     assert looked_at == ({each.run_id for each in held} if len(driver.store.due.shards) > 1 else set())
 
 
@@ -348,7 +361,7 @@ async def test_a_judgement_is_kept_for_as_long_as_it_says(
     monkeypatch.setattr(losses, "_judge", noted)
     monkeypatch.setattr(losses, "_clock", lambda: now[0])
     one, another = [await driver.claim((await driver.submit()).deliveries[0]) for _ in range(2)]
-    await crash(driver, redis, "w1", [one], missed_now=True)
+    await crash(driver, "w1", [one], missed_ms=await now_ms(redis))
     now[0] = seconds
-    await crash(driver, redis, "w1", [another], missed_now=True)
+    await crash(driver, "w1", [another], missed_ms=await now_ms(redis))
     assert judged == ["w1"] * (looks if len(driver.store.due.shards) > 1 else 0)

@@ -40,6 +40,9 @@ LONG = 2000
 """Characters that a failure says of one case."""
 LATE = 9.0 if ON_CLUSTER else 5.0
 """Seconds that a call may come later than a tenth of its delay allows: the machine may be busy with other things."""
+MOSTLY_LATE = 0.5
+"""Seconds for most of them, beside what a first call takes: half of those after which a sweeper looks for steps that
+were delivered and are not taken, or are in a shard that is no more its own."""
 WORKERS = 2
 LEASE = 30.0
 """Seconds: no worker dies here, and one that has to wait for the processor must not be taken for dead."""
@@ -294,7 +297,7 @@ def check_error(error: Mapping[str, Any], row: Error, seen: Outcome, attempt: in
 
 
 @pytest.mark.skipif(ON_CLUSTER, reason="of so many busy shards each is looked at now and then")
-def test_most_retries_come_within_a_tenth_of_their_delay_and_what_a_first_call_takes(
+def test_most_retries_come_before_anybody_looks_for_what_is_late(
     outcomes: dict[str, Outcome],
 ) -> None:
     first = median(
@@ -304,4 +307,4 @@ def test_most_retries_come_within_a_tenth_of_their_delay_and_what_a_first_call_t
     print(
         f"{len(late)} retries beyond a tenth: {median(late):.3f} s, at most {max(late):.3f}; first calls {first:.3f} s"
     )
-    assert median(late) <= 0.1 + 2 * first
+    assert median(late) <= MOSTLY_LATE + 2 * first

@@ -68,7 +68,7 @@ NOTHING = (
 )
 
 IN_A_200 = (
-    retried("error-in-stream", "say-20+rate-100+errorchunk-*-15", "provider_error", ".server_error", 200, forms=STREAM,
+    retried("error-in-stream", "say-20+rate-50+errorchunk-*-15", "provider_error", ".server_error", 200, forms=STREAM,
             withdrawn=True),
     retried("error-in-stream", "errorchunk", "provider_error", ".server_error", 200, forms=WHOLE),
     retried("event-error", events('event: error\ndata: {"message": "Try later", "type": "overloaded"}\n\n'),

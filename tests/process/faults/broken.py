@@ -52,7 +52,7 @@ TIMEOUTS = (
     retried("head-then-nothing", "stall-*-0", *FIRST_TOKEN, 200, provider=HASTY, forms=STREAM),
     retried("head-then-nothing", part_of_document("", then="hang"), *FIRST_TOKEN, 200, provider=HASTY, forms=WHOLE,
             request="req-wire"),
-    retried("stall", "say-20+rate-100+stall-*-15", "timeout", "idle_timeout", 200, provider=HASTY, forms=STREAM,
+    retried("stall", "say-20+rate-50+stall-*-15", "timeout", "idle_timeout", 200, provider=HASTY, forms=STREAM,
             withdrawn=True),
     retried("stall", "say-20+stall", "timeout", "idle_timeout", 200, provider=HASTY, forms=WHOLE),
     retried("too-long", "hang", *TOTAL, provider=BRIEF),

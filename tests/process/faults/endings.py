@@ -86,9 +86,9 @@ RECOVERIES = (
     *(
         recovers(row, script, said=20)
         for name, script in {
-            "cut": "say-20+rate-100+cut-2-15",
-            "stall": "say-20+rate-100+stall-2-15",
-            "error-in-stream": "say-20+rate-100+errorchunk-2-15",
+            "cut": "say-20+rate-25+cut-2-15",
+            "stall": "say-20+rate-50+stall-2-15",
+            "error-in-stream": "say-20+rate-50+errorchunk-2-15",
         }.items()
         for row in _of(name)
     ),

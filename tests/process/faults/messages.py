@@ -101,7 +101,7 @@ BROKEN = (
     retried("short", "short", *TRUNCATED, forms=STREAM),
     retried("hang", "hang", "timeout", "first_token_timeout", provider=HASTY),
     retried(
-        "stall", "say-20+rate-100+stall-*-15", "timeout", "idle_timeout", 200, provider=HASTY, forms=STREAM,
+        "stall", "say-20+rate-50+stall-*-15", "timeout", "idle_timeout", 200, provider=HASTY, forms=STREAM,
         withdrawn=True,
     ),
     retried("bad-json", "badjson", *BAD),
@@ -143,8 +143,8 @@ RECOVERIES = tuple(
     for name, script in {
         "429-ms": "429ms-2-1700+say-5",
         "529": "529-2+say-5",
-        "overloaded": "say-20+rate-100+overloaded-2-15",
-        "cut": "say-20+rate-200+cut-2-15",
+        "overloaded": "say-20+rate-25+overloaded-2-15",
+        "cut": "say-20+rate-25+cut-2-15",
     }.items()
     for row in (*STATUSES, *BROKEN)
     if row.name == name and (True in row.forms)

@@ -98,7 +98,7 @@ ENDS = (
     completes("unknown-tool", "tool-1+unknowntool-1+say-5", **TOLD),
 )
 
-RECOVERIES = (recovers(BROKEN[1], "say-20+rate-200+cut-2-15", said=20),)
+RECOVERIES = (recovers(BROKEN[1], "say-20+rate-25+cut-2-15", said=20),)
 
 _OWN = tuple(
     replace(row, name=f"responses-{row.name}", provider={**RESPONSES, **row.provider})
