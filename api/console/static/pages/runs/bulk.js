@@ -70,6 +70,10 @@ export function Bulk({ action, query }) {
       return stopped(error);
     }
   }
+  function stop() {
+    leaving.abort();
+    closeDialog();
+  }
   return html`<h2>${verb} runs</h2>
     <p>${filter ? html`Those with <code>${JSON.stringify(filter)}</code>.` : html`<strong>All runs.</strong> Choose filters first for fewer.`}</p>
     <${Trouble} problem=${problem} />
@@ -77,6 +81,6 @@ export function Bulk({ action, query }) {
       : dry ? html`<p role="status">${count(wanted(dry))} of ${count(dry.matched)} would be ${past}.${skippedWords(dry.skipped)}</p>
         ${going && html`<p class="faint" role="status">${count(going.done)} so far… To stop, close this.</p>`}
         <${Act} kind="danger" disabled=${!wanted(dry)} why="There is none." does=${act} done=${finish}>${verb} ${count(wanted(dry))}<//>
-        ${going && html` <button onClick=${closeDialog}>Stop</button>`}`
+        ${going && html` <button onClick=${stop}>Stop</button>`}`
       : !problem && html`<p class="faint">Counting…</p>`}`;
 }
