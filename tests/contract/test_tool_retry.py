@@ -21,7 +21,7 @@ from tests.contract.store_driver import StoreDriver
 from tests.contract.tool_worker import ToolWorker, tool_worker
 
 ONE, TWO = Reach("0000m1"), Reach("0000m2")
-INTERVAL = 0.2
+INTERVAL = 1.0
 
 Worker = Callable[..., AbstractAsyncContextManager[ToolWorker]]
 

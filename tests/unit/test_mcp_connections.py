@@ -214,7 +214,7 @@ async def test_a_server_whose_name_leads_to_where_clouds_keep_keys_is_not_asked(
     """Whoever looks: there may be any number of attempts within the time for it."""
     names = Names(*[("169.254.169.254",)] * 100)
     monkeypatch.setattr(guarded_resolver, "DefaultResolver", lambda: names)
-    async with opened(tmp_path, 'url = "https://tools.example.com/mcp"\nconnect_timeout = 0.6') as tools:
+    async with opened(tmp_path, 'url = "https://tools.example.com/mcp"\nconnect_timeout = 1.5') as tools:
         assert tools.names == []
         assert "the host of the server leads to an address at which nothing is asked" in caplog.text
 
@@ -418,6 +418,6 @@ async def test_a_process_of_a_foreign_revision_has_no_tools(tmp_path: Path, capl
 
 
 async def test_a_command_that_is_not_there_has_no_tools(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with opened(tmp_path, 'command = ["/nowhere/at-all"]\nconnect_timeout = 0.6') as tools:
+    async with opened(tmp_path, 'command = ["/nowhere/at-all"]\nconnect_timeout = 1.5') as tools:
         assert tools.names == []
         assert "it does not start: No such file or directory" in caplog.text

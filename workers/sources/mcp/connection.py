@@ -64,6 +64,8 @@ class McpConnection:
         self._modern = False
         self._failures = 0
         self._not_before = 0.0
+        self._fault = ""
+        """Why it could not be connected to."""
         self._closed = False
         self.server: str = ""
         """The name and version that the server gave itself; for people to see, and nothing else."""
@@ -174,7 +176,7 @@ class McpConnection:
             raise NotTried("the worker is ending")
         if self._connecting is None:
             if (left := self._not_before - time.monotonic()) > 0:
-                raise NotTried("it could not be reached a moment ago", retry_after=left)
+                raise NotTried(f"it could not be reached a moment ago: {self._fault}", retry_after=left)
             self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(self._connected)
         return await asyncio.shield(self._connecting)
@@ -183,9 +185,10 @@ class McpConnection:
         self._connecting = None
         if task.cancelled():
             return
-        if task.exception() is None:
+        if (fault := task.exception()) is None:
             self._channel, self._failures = task.result(), 0
         else:
+            self._fault = str(fault) or type(fault).__name__
             self._not_before = time.monotonic() + min(_LONGEST, _FIRST * 2**self._failures)
             self._failures = min(self._failures + 1, 10)
 
