@@ -18,6 +18,8 @@ NO_HTTP = "connection/protocol_error"
 COMPLETED = "completed"
 """The run goes on to its end: what was wrong was told to the model, or makes no difference."""
 BRIEF = {"timeouts": {"first_token": 1.5, "idle": 1.5, "total": 3.0}}
+SLOW = {"timeouts": {"first_token": 3.0, "idle": 3.0, "total": 5.0}}
+"""Of what goes on and on: a machine that stalls for a second is no silence."""
 
 
 @dataclass(frozen=True, kw_only=True)

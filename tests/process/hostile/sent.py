@@ -20,7 +20,7 @@ from tests.process.hostile.answers import (
     raw,
     stream,
 )
-from tests.process.hostile.kind import BAD, BRIEF, COMPLETED, CUT, LARGE, MIB, NO_HTTP, kind
+from tests.process.hostile.kind import BAD, BRIEF, COMPLETED, CUT, LARGE, MIB, NO_HTTP, SLOW, kind
 from tests.process.hostile.server import Then
 
 STREAMS = (
@@ -28,7 +28,7 @@ STREAMS = (
     kind("line-in-small-pieces", stream(b"data: ", *[b"x" * 128] * 9000), LARGE),
     kind("comments-without-end", endless(b": still here\n\n"), LARGE, provider={"max_response_bytes": MIB}),
     kind("comments-slowly", dripping(lambda: itertools.repeat(b": still here\n\n"), 0.2), "timeout/total_timeout",
-         provider=BRIEF),
+         provider=SLOW),
     kind("lines-empty-1000000", stream(*[b"\n" * 10_000] * 100, FINE_STREAM), COMPLETED, output=FINE),
     kind("lines-empty-without-end", endless(b"\n"), LARGE, provider={"max_response_bytes": MIB}),
     kind("chunks-empty-without-end", endless(b"data:{}\n"), LARGE, provider={"max_response_bytes": MIB}),
@@ -45,7 +45,7 @@ STREAMS = (
     kind("stall-in-the-middle", raw(head(), event({"content": "It is"}), Then.HANG), "timeout/idle_timeout",
          provider={"timeouts": {"idle": 1.0}}),
     kind("drip-of-text", dripping(lambda: itertools.repeat(event({"content": "."})), 0.1), "timeout/total_timeout",
-         provider=BRIEF),
+         provider=SLOW),
     kind("drip-of-head", dripping(lambda: (bytes([byte]) for byte in head() * 99), 0.1, b""),
          "timeout/first_token_timeout", provider=BRIEF),
     kind("reset-at-once", raw(Then.RESET), "connection/connection_reset"),
