@@ -218,8 +218,10 @@ async def test_a_tenant_has_room_for_as_many_runs_as_all_have(redis: Any, settin
                 begun.append((await driver.submit()).run_id)
     assert len({*map(shard_of, begun)}) <= 16
     assert await store.capacity.runs_of_a_shard() == 4
-    for _ in range(24):
-        await driver.submit()
+    # Another one may meet a shard that has as many already.
+    while len(begun) < 64:
+        with suppress(NoRoom):
+            begun.append((await driver.submit()).run_id)
     assert await store.capacity.runs() == 64
     # The count is one of lately.
     assert await store.capacity.runs_of_a_shard() == 4
