@@ -74,7 +74,7 @@ def test_a_long_tool_does_not_hold_up_a_deployment(cluster: Cluster) -> None:
 
 
 def test_a_short_tool_is_finished(cluster: Cluster) -> None:
-    run_id = cluster.submit("tool-1", '[[args {"seconds": 0.5}]]', tools=["record"])
+    run_id = cluster.submit("tool-1", '[[args {"seconds": 0.3}]]', tools=["record"])
     eventually(lambda: cluster.tool_starts(run_id))
     leaving = cluster.terminate("tools")
     assert cluster.ended(run_id).status == "completed"
