@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -44,11 +44,12 @@ async def crash(
     return [delivery for each in settled for delivery in each.deliveries]
 
 
-async def claimed_at(redis: Any, run_id: str, at_ms: int) -> None:
-    """The first step of the run is as if its worker had claimed it at that time."""
-    step = orjson.loads(await redis.hget(keys.steps(run_id), "1"))
-    step["since"] = at_ms
-    await redis.hset(keys.steps(run_id), "1", orjson.dumps(step))
+async def claimed_at(redis: Any, times: Mapping[str, int]) -> None:
+    """The first steps of these runs are as if their worker had claimed them at these times (ms)."""
+    for run_id, at_ms in times.items():
+        step = orjson.loads(await redis.hget(keys.steps(run_id), "1"))
+        step["since"] = at_ms
+        await redis.hset(keys.steps(run_id), "1", orjson.dumps(step))
 
 
 async def wait_of(redis: Any, run_id: str) -> float:
@@ -103,8 +104,7 @@ class SoonPoison:
         self.held, self.ages = {}, {}
         self.deaths += 1
         missed_ms = await now_ms(self.redis)
-        for run_id, age in ages.items():
-            await claimed_at(self.redis, run_id, missed_ms - age)
+        await claimed_at(self.redis, {run_id: missed_ms - age for run_id, age in ages.items()})
         return await crash(self.driver, f"w{self.deaths - 1}", held.values(), missed_ms=missed_ms)
 
     async def waiting(self) -> list[str]:
@@ -248,9 +248,7 @@ async def test_those_that_are_lost_together_are_not_blamed_however_often(driver:
             (settled,) = await driver.hasten(run_id, "1")
             again += settled.deliveries
         leases = [await driver.claim(each, f"w{number + 1}") for each in again]
-        claimed_ms = await now_ms(redis)
-        for lease in leases:
-            await claimed_at(redis, lease.run_id, claimed_ms)
+        await claimed_at(redis, dict.fromkeys([lease.run_id for lease in leases], await now_ms(redis)))
         assert len(leases) == 8
     run = await driver.get(runs[0].run_id)
     assert run.attempt == 7

@@ -213,15 +213,10 @@ async def test_a_tenant_has_room_for_as_many_runs_as_all_have(redis: Any, settin
     driver, begun = StoreDriver(store, redis), list[str]()
     with within(Reach("k7m2qx")):
         # Of its 16 shards, each has room for a sixteenth of the runs.
-        while len(begun) < 40:
-            with suppress(NoRoom):
-                begun.append((await driver.submit()).run_id)
+        await _submit_until(40, driver, begun)
     assert len({*map(shard_of, begun)}) <= 16
     assert await store.capacity.runs_of_a_shard() == 4
-    # Another one may meet a shard that has as many already.
-    while len(begun) < 64:
-        with suppress(NoRoom):
-            begun.append((await driver.submit()).run_id)
+    await _submit_until(64, driver, begun)
     assert await store.capacity.runs() == 64
     # The count is one of lately.
     assert await store.capacity.runs_of_a_shard() == 4
@@ -229,6 +224,13 @@ async def test_a_tenant_has_room_for_as_many_runs_as_all_have(redis: Any, settin
     assert await store.capacity.runs_of_a_shard() == 1
     with within(Reach("k7m2qx")), pytest.raises(NoRoom, match="as many runs"):
         await _submit_to_each(driver)
+
+
+async def _submit_until(count: int, driver: StoreDriver, begun: list[str]) -> None:
+    """Until so many are begun: one that meets a full shard is refused, and the next one meets another."""
+    while len(begun) < count:
+        with suppress(NoRoom):
+            begun.append((await driver.submit()).run_id)
 
 
 async def _submit_to_each(driver: StoreDriver) -> None:
