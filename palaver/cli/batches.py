@@ -72,7 +72,7 @@ def run(
     }
     with api.connected() as client:
         batch = client.create_batch(
-            agent, _cases(cases), **{name: value for name, value in chosen.items() if value is not None}
+            agent, [*_cases(cases)], **{name: value for name, value in chosen.items() if value is not None}
         )
         if detach:
             api.show(batch, batch.id)

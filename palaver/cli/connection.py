@@ -98,7 +98,8 @@ def _explained() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except (PalaverError, ValueError) as error:
         sentence, code = explain(error)
-        say(f"palaver: {sentence}")
+        for line in (f"palaver: {sentence}", *getattr(error, "__notes__", ())):
+            say(line)
         if isinstance(error, Conflict) and error.run_id is not None:
             for line in action_lines(error.run_id, error.pending_actions):
                 say(line)

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any, Final
 
 from palaver.schemas.batches import BatchItem
+from palaver.vocabulary.limits import limit_of
 
 _ITEMS: Final = 200
 _BYTES: Final = 256 * 1024
 Item = BatchItem | Mapping[str, Any] | str
 """An item: a text is its input."""
+
+
+def check_number(items: Iterable[Item]) -> None:
+    """Refuse a list that no batch has room for, before any of it runs.
+
+    Raises:
+        ValueError: it has too many items.
+    """
+    most = limit_of("batch_items")
+    if isinstance(items, Sized) and len(items) > most:
+        raise ValueError(f"{len(items):,} items are more than the {most:,} that a batch may have: make several batches")
 
 
 def parts_of(items: Iterable[Item]) -> Iterator[list[Any]]:

@@ -72,6 +72,30 @@ def test_any_number_of_items_is_sent_in_parts(api: ScriptedAPI, call: Call) -> N
     assert sent == [(200, 200, False), (400, 50, True)]
 
 
+@async_client
+def test_a_list_that_no_batch_has_room_for_is_refused_before_any_of_it_runs(api: ScriptedAPI, call: Call) -> None:
+    with pytest.raises(ValueError, match="100,001 items are more than the 100,000"):
+        call(api.url, "create_batch", ["a"], ["again"] * 100_001)
+    assert api.seen == []
+
+
+def test_the_command_refuses_a_million_lines_before_any_of_them_runs(api: ScriptedAPI, tmp_path: Path) -> None:
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('"again"\n' * 1_000_000)
+    said = CommandResult(api, "batch", "run", str(cases), "--agent", "a")
+    assert (said.code, api.seen) == (2, [])
+    assert "1,000,000 items are more than the 100,000 that a batch may have" in said.err
+
+
+def test_one_that_has_some_of_its_items_is_named_by_the_error(api: ScriptedAPI, tmp_path: Path) -> None:
+    api.on("POST", f"{BATCH}/items", answer(batch("running")), problem(409, "batch_full"))
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('"again"\n' * 500)
+    said = CommandResult(api, "batch", "run", str(cases), "--agent", "a")
+    assert said.code == 2
+    assert "batch_1 has the first 400 items" in said.err
+
+
 def test_a_part_is_no_larger_than_a_request_may_be() -> None:
     items: list[Item] = [BatchItem(input="x" * 100_000, id="a"), {"input": "y" * 100_000}, "z" * 100_000]
     assert [len(part) for part in parts_of(items)] == [2, 1]

@@ -9,8 +9,9 @@ from typing import Any, Unpack
 from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import batch_of, batches_of, results_of
+from palaver.client.errors import ClientError
 from palaver.client.options import BatchOptions, named_or_wire
-from palaver.client.parts import Item, parts_of
+from palaver.client.parts import Item, check_number, parts_of
 from palaver.client.requests import plans
 from palaver.client.requests.request import budget_object
 from palaver.schemas.batches import Batch, BatchResult
@@ -32,10 +33,12 @@ class AsyncBatches:
         an object with ``input``, ``id``, ``expected`` and ``metadata``.
 
         Raises:
+            ValueError: these are more items than a batch may have; nothing was sent.
             Conflict: there are too many batches, items or runs.
-            APIError, ConnectionFailed: it was not made, or only with some of its items; `Unprocessable` names the
-                fields.
+            APIError, ConnectionFailed: it was not made, or only with some of its items, and a note of the error names
+                it; `Unprocessable` names the fields.
         """
+        check_number(items)
         parts = parts_of(items)
         first = next(parts, [])
         following = next(parts, None)
@@ -56,7 +59,11 @@ class AsyncBatches:
         while following is not None:
             part, following = following, next(parts, None)
             request = plans.append_items(batch.id, offset, part, complete=following is None)
-            batch = batch_of(await self._transport.call(request))
+            try:
+                batch = batch_of(await self._transport.call(request))
+            except ClientError as error:
+                error.add_note(f"{batch.id} has the first {offset:,} items, which run: cancel it, or append the rest.")
+                raise
             offset += len(part)
         return batch
 

@@ -322,7 +322,9 @@ def _appended(batch_id: str, reply: ItemsAppended | OffsetWrong | TooMany | Abse
             raise StateConflict("batch_offset", None, f"the batch has {items} items, and may take no more")
         case TooMany():
             count_exceeded("batch_items")
-            raise StateConflict("batch_full", None, "these are more items, or more runs, than a batch may have")
+            items, runs, size = (limit_of(f"batch_{each}") for each in ("items", "cells", "bytes"))
+            most = f"{items:,} items, {runs:,} runs (items times agents times repeats) and {size:,} bytes"
+            raise StateConflict("batch_full", None, f"a batch has at most {most}: make several batches")
         case Absent():
             raise UnknownBatch(batch_id)
         case none:
