@@ -35,7 +35,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test contract check docs package check-package typescript check-clients check-openai openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test contract check docs package check-package typescript check-clients check-openai check-referees openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -97,6 +97,10 @@ check-clients: $(DEV) $(CLIENTS)/.installed ## run clients made from the API's d
 check-openai: $(DEV) $(CLIENTS)/.installed ## run five versions of OpenAI's client, loose and strict, and that for Node.js
 	$(BIN)/python -m tests.openai_clients.install
 	$(BIN)/python -m pytest tests/process/test_openai_versions.py -m chaos $(ARGS)
+
+check-referees: $(DEV) $(CLIENTS)/.installed ## hold Palaver to suites that others wrote (docs/why/referees.md)
+	$(BIN)/python -m tests.referees.install
+	$(BIN)/python -m pytest tests/referees -m chaos $(ARGS)
 
 openhands-clients: | $(BIN)/pip ## install OpenHands' own clients, which the tests run against its dialect
 	$(BIN)/python -m tests.openhands.install

