@@ -36,6 +36,14 @@ _BEHIND_LITELLM: Final = re.compile(r"litellm\.[\w.: ]{1,200}? - (?:b['\"])?(?=\
 _CODE_BEHIND: Final = re.compile(r'"(?:error_code|code|reason|type|status)": ?"([\w.-]{1,64})"')
 """A code in such a body. In a text that this one quotes in its turn, quotation marks have a backslash before them."""
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
+_AMOUNT: Final = (
+    r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|millisecond|s|m|h|d)(?:ecs?|econds?|ins?|inutes?|ours?|ays?|s)?(?![a-z])"
+)
+_IN_WORDS: Final = re.compile(
+    rf"(?:again|retry|retrying|wait)(?: in| after)?(?: about)? ((?:{_AMOUNT}(?: and)? ?){{1,4}})"
+)
+_AMOUNTS: Final = re.compile(_AMOUNT)
+_UNITS: Final = {"ms": 0.001, "millisecond": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class ErrorBody:
     """The request's parameter at fault."""
     request_id: str | None = None
     retry_after: float | None = None
-    """Seconds, as Google's ``RetryInfo`` names them."""
+    """Seconds, as Google's ``RetryInfo`` names them, or the message does: "try again in 1m4.5s"."""
     html: bool = False
     """A page of a proxy (or other markup), not an answer of the provider."""
 
@@ -72,7 +80,8 @@ def read_body(body: bytes) -> ErrorBody:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return ErrorBody(text=_ends(text, _MAX_WORDS).lower(), quote=text)
+        said = _ends(text, _MAX_WORDS).lower()
+        return ErrorBody(text=said, quote=text, retry_after=_wait_in_words(said))
     objects = list(_objects(document, _parts()))
     codes = [code for entry in objects for field in _CODE_FIELDS if (code := safe_code(entry.get(field)))]
     codes = [code for entry in objects for code in _codes_behind(entry.get("message"))] + codes
@@ -80,14 +89,16 @@ def read_body(body: bytes) -> ErrorBody:
     words = [entry[field] for entry in objects for field in _TEXT_FIELDS if isinstance(entry.get(field), str)]
     if isinstance(document, str):
         words.append(document)
+    said = _ends("\n".join(_ends(word, _MAX_TEXT) for word in words), _MAX_WORDS).lower()
+    asked = _first(_duration(entry.get("retryDelay")) for entry in objects)
     return ErrorBody(
         codes=tuple(dict.fromkeys(codes)),
-        text=_ends("\n".join(_ends(word, _MAX_TEXT) for word in words), _MAX_WORDS).lower(),
+        text=said,
         quote=_quote(document, objects),
         status=_first(_status(entry) for entry in objects),
         param=_first(_match(_PARAM, entry.get("param")) for entry in objects),
         request_id=_first(_match(REQUEST_ID, entry.get("request_id")) for entry in objects),
-        retry_after=_first(_duration(entry.get("retryDelay")) for entry in objects),
+        retry_after=_wait_in_words(said) if asked is None else asked,
     )
 
 
@@ -181,3 +192,10 @@ def _duration(value: object) -> float | None:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     seconds = float(match.group(1)) if match else math.nan
     return seconds if math.isfinite(seconds) else None
+
+
+def _wait_in_words(text: str) -> float | None:
+    """The seconds that a message, in lower case, asks to wait."""
+    if (match := _IN_WORDS.search(text)) is None:
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in _AMOUNTS.findall(match[1]))

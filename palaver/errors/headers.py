@@ -53,6 +53,13 @@ def request_id(headers: Mapping[str, str]) -> str | None:
     return next((text for text in texts if text is not None and REQUEST_ID.fullmatch(text)), None)
 
 
+def asks_for_no_retry(headers: Mapping[str, str]) -> bool:
+    """Tell whether ``x-should-retry``, as OpenAI and Anthropic send it, says that another try is in vain. Never
+    raises."""
+    said = (_header(headers, f"{prefix}x-should-retry") for prefix in ("", _BEHIND_LITELLM))
+    return next((text.lower() == "false" for text in said if text), False)
+
+
 def _header(headers: Mapping[str, str], name: str) -> str | None:
     for key, value in headers.items():
         if isinstance(key, str) and key.lower() == name and isinstance(value, str):

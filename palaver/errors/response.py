@@ -14,7 +14,8 @@ from typing import Final
 
 from palaver.errors.body import ErrorBody, read_body
 from palaver.errors.failure import Failure, ProviderDetails
-from palaver.errors.headers import request_id, retry_after
+from palaver.errors.headers import asks_for_no_retry, request_id, retry_after
+from palaver.errors.length import is_about_length, may_be_about_length
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source
 
 _C = ErrorClass
@@ -46,9 +47,10 @@ def _codes(error_class: ErrorClass, codes: str) -> dict[str, ErrorClass]:
 _DECISIVE_CODES: Final[Mapping[str, ErrorClass]] = {
     **_codes(
         _C.CONTEXT_WINDOW,
-        "context_length_exceeded context_window_exceeded contextwindowexceedederror exceed_context_size_error"
-        " model_context_window_exceeded model_max_prompt_tokens_exceeded prompt_too_long request_too_large"
-        " string_above_max_length tokens_limit_reached",
+        "context_length_exceeded context_overflow context_size_exceeded context_window_exceeded"
+        " contextwindowexceedederror exceed_context_size_error input_length_exceeded input_too_long"
+        " model_context_window_exceeded model_max_prompt_tokens_exceeded prompt_too_long prompt_tokens_exceeded"
+        " request_too_large string_above_max_length tokens_limit_reached",
     ),
     **_codes(
         _C.CONTENT_FILTER,
@@ -92,24 +94,6 @@ def _wording(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns))
 
 
-_CONTEXT: Final = _wording(
-    r"context[ _](?:length|window|size)[ _](?:is )?exceed",
-    r"(?:exceed|larger|greater|longer)\w{0,5} (?:than )?(?:\S+ ){0,4}context (?:length|window|size|limit)",
-    r"maximum (?:context|prompt|input) (?:length|window|size)",
-    r"(?:prompt|input|request|message)s? (?:is|are) too (?:long|large)",
-    r"too long to fit",
-    r"too many (?:input |prompt )?tokens",
-    r"request too large for",
-    r"reduce (?:the (?:length|size|number)|your (?:message|prompt|input))",
-    r"(?:input|prompt) tokens? (?:count )?.{0,40}exceed",
-    r"(?:input|prompt) exceeds (?:the )?max",
-    r"inputs?\W{1,3}.{0,40}must (?:be <=|have less than) \d",
-    r"exceeded model token limit",
-    r"token limit exceeded",
-    r"must be less than max_seq_len",
-    r"range of input length",
-    r"request exceeds the maximum size",
-)
 _TOO_LARGE_FOR_ANY_MINUTE: Final = _wording(r"must be reduced in order to run")
 """OpenAI's 429 for a prompt above the whole limit of a minute: waiting cannot help, a shorter prompt can."""
 _CONTENT: Final = _wording(
@@ -132,9 +116,10 @@ _QUOTA: Final = _wording(
 )
 _KEY: Final = _wording(r"api key not valid", r"(?:incorrect|invalid) (?:x-)?api[ -]key")
 
+_LENGTH: Final = frozenset({0, 400, 413, 422, 500})
+"""Statuses of a request that is too long. 0 stands for every 2xx; 500 is what some gateways make of the 400 behind
+them."""
 _WORDING: Final[tuple[tuple[re.Pattern[str], ErrorClass, frozenset[int]], ...]] = (
-    # 0 stands for every 2xx; 500 is what some gateways make of the 400 behind them.
-    (_CONTEXT, _C.CONTEXT_WINDOW, frozenset({0, 400, 413, 422, 500})),
     (_TOO_LARGE_FOR_ANY_MINUTE, _C.CONTEXT_WINDOW, frozenset({429})),
     (_QUOTA, _C.QUOTA_EXHAUSTED, frozenset({0, 400, 403, 429})),
     (_CONTENT, _C.CONTENT_FILTER, frozenset({0, 400, 403, 422})),
@@ -172,6 +157,7 @@ def classify_response(
         _message(error_class, status, error_body, code),
         code=code,
         source=source,
+        retryable=False if asks_for_no_retry(headers) else None,
         user_action="settings" if error_class is _C.INVALID_REQUEST and 300 <= status < 400 else None,
         retry_after=error_body.retry_after if wait is None else wait,
         provider=ProviderDetails(
@@ -182,6 +168,11 @@ def classify_response(
     )
 
 
+def may_be_too_long(status: int, body: bytes) -> bool:
+    """Tell whether a refusal of an invalid request may be one of a request that is too long. Never raises."""
+    return may_be_about_length(status, read_body(body).text)
+
+
 def _error_class(status: int, body: ErrorBody) -> ErrorClass:
     if body.html:
         return _of_page(status)
@@ -189,6 +180,8 @@ def _error_class(status: int, body: ErrorBody) -> ErrorClass:
     if decisive:
         return decisive
     family = 0 if 200 <= status < 300 else status
+    if family in _LENGTH and is_about_length(body.text):
+        return _C.CONTEXT_WINDOW
     for pattern, error_class, statuses in _WORDING:
         if family in statuses and pattern.search(body.text):
             if status == 429 and error_class is _C.QUOTA_EXHAUSTED and body.retry_after is not None:

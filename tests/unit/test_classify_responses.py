@@ -344,3 +344,32 @@ def test_safe_text_is_one_short_printable_line(text: str, limit: int) -> None:
     safe = safe_text(text, limit)
     assert len(safe) <= limit
     assert safe.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("Rate limit reached for x. Please try again in 4s.", 4),
+        ("Please try again in 1m30.5s. Visit our page", 90.5),
+        ("Please try again in 250ms.", 0.25),
+        ("Please retry after 20 seconds.", 20),
+        ("Please wait 52 seconds before retrying", 52),
+        ("try again in 2 minutes and 3 seconds", 123),
+        ("Please retry in 34.074824224s.", 34.074824224),
+        ("Please try again in 6h", 21_600),
+        ("try again in about 1 hour", 3600),
+        ("try again later", None),
+        ("try again in 4 short steps", None),
+    ],
+)
+def test_a_wait_in_words(words: str, seconds: float | None) -> None:
+    for body in (openai("rate_limit_exceeded", words), words.encode()):
+        assert answer(429, body).retry_after == seconds
+    assert answer(429, openai(None, words), {"Retry-After": "7"}).retry_after == 7
+
+
+@pytest.mark.parametrize("name", ["x-should-retry", "X-Should-Retry", "llm_provider-x-should-retry"])
+def test_a_provider_that_says_that_another_try_is_in_vain(name: str) -> None:
+    assert not answer(503, b"", {name: "false"}).retryable
+    assert answer(503, b"", {name: "true"}).retryable
+    assert not answer(400, b"", {name: "true"}).retryable

@@ -321,3 +321,46 @@ async def test_a_threshold_below_what_cannot_be_condensed_does_not_cost_a_call_e
     model = Model(conversation, window=100_000, condense_at=2000)
     await model.answer()
     assert model.calls == 1
+
+
+async def test_a_conversation_many_windows_long_is_condensed_as_often_as_it_takes() -> None:
+    model = Model(long(160), window=8000)
+    reply = await model.answer()
+    assert isinstance(reply, ModelReply)
+    assert sum(map(len, model.prompt.messages())) <= 8000
+    assert len(model.prompt.notes) > 1
+
+
+class Unclear(Model):
+    """The same, whose model does not say what it refuses."""
+
+    refusal = (400, b"")
+
+    async def ask(self, *args: Any, **more: Any) -> ModelReply:
+        try:
+            return await super().ask(*args, **more)
+        except ProviderHTTPError:
+            raise ProviderHTTPError(*self.refusal) from None
+
+
+async def test_a_refusal_that_may_be_one_for_length_condenses_a_long_conversation_once() -> None:
+    model = Unclear(long(60), window=20_000)
+    assert isinstance(await model.answer(), ModelReply)
+    assert len(model.prompt.notes) == 1
+    model = Unclear(long(160), window=3000)
+    with pytest.raises(ProviderHTTPError):
+        await model.answer()
+    assert len(model.prompt.notes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("turns", "refusal"),
+    [(10, (400, b"")), (60, (400, b'{"error": {"message": "Unknown parameter: foo"}}')), (60, (404, b""))],
+    ids=["short", "about something else", "another status"],
+)
+async def test_other_refusals_condense_nothing(turns: int, refusal: tuple[int, bytes]) -> None:
+    model = Unclear(long(turns), window=100)
+    model.refusal = refusal
+    with pytest.raises(ProviderHTTPError):
+        await model.answer()
+    assert (model.calls, model.prompt.notes) == (1, ())

@@ -10,24 +10,26 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from palaver.errors import ErrorClass, Failure, ProviderError, classify
+from palaver.errors import ErrorClass, Failure, ProviderError
 from palaver.steps.verdicts import RetryAfter
 from palaver.store.scripting.contracts.providers import Wait
 
 from ..protocols import ModelReply
 from .attempt import Attempt
-from .condensing import condense
+from .condensing import condense, failure_of, is_too_long
 
 log = logging.getLogger("palaver.workers.steps.asking")
 
 _NOT_TAKEN: Final = ("invalid_encrypted_content", "item_not_found")
 """Codes of a refusal that is about what was sent back, and about nothing else."""
+_ROUNDS: Final = 5
+"""Times that a conversation is condensed before one answer: 1,024 windows become one."""
 
 
 async def ask_model(attempt: Attempt) -> ModelReply | RetryAfter | Wait:
-    """The model's answer to the conversation, condensed before if it is longer than the agent lets it be, and once if
-    the model refuses it as too long. If its answer is what did not fit any more, and watchers have seen of it, the next
-    attempt asks: they are told then that it is withdrawn.
+    """The model's answer to the conversation, condensed before if it is longer than the agent lets it be, and as often
+    as the model refuses it as too long: each time it loses three quarters. If its answer is what did not fit any more,
+    and watchers have seen of it, the next attempt asks: they are told then that it is withdrawn.
 
     Raises:
         ProviderError: the conversation is still too long, or something else is wrong with the call.
@@ -35,22 +37,30 @@ async def ask_model(attempt: Attempt) -> ModelReply | RetryAfter | Wait:
     prompt, stream = attempt.prompt, attempt.stream
     if (least := prompt.too_long) is not None and isinstance(wait := await condense(attempt, least=least), Wait):
         return wait
-    try:
-        return await _ask(attempt)
-    except ProviderError as error:
-        failure = _failure_of(attempt, error)
-        overflowed = failure.error_class is ErrorClass.CONTEXT_WINDOW
-        in_vain = stream.shown and prompt.condensed
-        if not (overflowed and attempt.lease.agent.condense and not in_vain):
-            raise
-        condensed = await condense(attempt)
-        if not condensed:
-            raise
-    if isinstance(condensed, Wait):
-        return condensed
-    if stream.shown:
-        return RetryAfter(0.0, failure, attempts=attempt.lease.attempt + 1)
+    for _ in range(_ROUNDS):
+        try:
+            return await _ask(attempt)
+        except ProviderError as error:
+            failure = failure_of(attempt, error)
+            if not _is_worth_condensing(attempt, error, failure):
+                raise
+            condensed = await condense(attempt)
+            if not condensed:
+                raise
+        if isinstance(condensed, Wait):
+            return condensed
+        if stream.shown:
+            return RetryAfter(0.0, failure, attempts=attempt.lease.attempt + 1)
     return await _ask(attempt)
+
+
+def _is_worth_condensing(attempt: Attempt, error: ProviderError, failure: Failure) -> bool:
+    """Tell whether a shorter conversation may help. Once it may where the refusal could be about the length."""
+    prompt = attempt.prompt
+    if not attempt.lease.agent.condense or (attempt.stream.shown and prompt.condensed):
+        return False
+    sure = failure.error_class is ErrorClass.CONTEXT_WINDOW
+    return (sure or not prompt.condensed) and is_too_long(error, prompt.bytes, failure)
 
 
 async def _ask(attempt: Attempt) -> ModelReply | Wait:
@@ -63,13 +73,8 @@ async def _ask(attempt: Attempt) -> ModelReply | Wait:
     try:
         return await attempt.calls.ask(prompt.agent, prompt.protocol, prompt.messages(), show=show)
     except ProviderError as error:
-        code = _failure_of(attempt, error).code
+        code = failure_of(attempt, error).code
         if not code.endswith(_NOT_TAKEN) or attempt.stream.shown or not prompt.drop_reasoning():
             raise
     log.warning("%s/%s goes on without earlier reasoning: %s", attempt.lease.run_id, attempt.lease.step, code)
     return await attempt.calls.ask(prompt.agent, prompt.protocol, prompt.messages(), show=show)
-
-
-def _failure_of(attempt: Attempt, error: ProviderError) -> Failure:
-    agent = attempt.lease.agent
-    return classify(error, source="model", provider=agent.provider, model=agent.model_name)

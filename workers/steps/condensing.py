@@ -11,7 +11,8 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.errors import EmptyCompletion, ErrorClass, Failure, ProviderError, classify
+from palaver.errors import EmptyCompletion, ErrorClass, Failure, ProviderError, ProviderHTTPError, classify
+from palaver.errors.response import may_be_too_long
 from palaver.schemas.models import AgentSpec, Message
 from palaver.steps.verdicts import Condensed
 from palaver.store.scripting.contracts.providers import Wait
@@ -23,6 +24,8 @@ log = logging.getLogger("palaver.workers.steps.condensing")
 
 _CALLS: Final = 10
 """For one summary. Each refusal halves what is asked with: 500 times the model's window is still brought down."""
+_LONG: Final = 16 * 1024
+"""Bytes of a conversation that may be too long for a model: the smallest windows in use have 4,096 tokens."""
 _MIN_OUTPUT: Final = 1024
 """Tokens that the summary may have where the agent limits its answers to less."""
 _SHARE: Final = 4
@@ -60,7 +63,7 @@ async def condense(attempt: Attempt, *, least: int = 1, required: bool = False) 
     try:
         summary = await _summary(attempt, _lines(part.messages, attempt.prompt.protocol))
     except ProviderError as error:
-        failure = _failure_of(attempt, error)
+        failure = failure_of(attempt, error)
         if failure.retryable or required:
             raise
         log.warning("%s/%s is not condensed: %s", lease.run_id, lease.step, failure.code)
@@ -90,9 +93,10 @@ async def _summary(attempt: Attempt, older: list[str]) -> str | Wait:
             question = Message(role="user", content=_question(summary, pieces[0]))
             reply = await attempt.calls.ask(agent, protocol, [protocol.message(question)], purpose="condense")
         except ProviderError as error:
-            if not left or _failure_of(attempt, error).error_class is not ErrorClass.CONTEXT_WINDOW:
+            length = sum(map(len, pieces[0]))
+            if not left or not is_too_long(error, length, failure_of(attempt, error)):
                 raise
-            room = sum(map(len, pieces[0])) // 2
+            room = length // 2
             pieces = _pieces([text for piece in pieces for text in piece], room, left)
             continue
         if isinstance(reply, Wait):
@@ -153,6 +157,14 @@ def _clipped(summary: str, limit: int) -> str:
     return summary if len(summary) <= limit else summary[: limit - 1] + "…"
 
 
-def _failure_of(attempt: Attempt, error: ProviderError) -> Failure:
+def is_too_long(error: ProviderError, length: int, failure: Failure) -> bool:
+    """Tell whether a call of so many bytes was refused as too long; where its provider does not say why, it was if it
+    may have been."""
+    if failure.error_class is not ErrorClass.INVALID_REQUEST or not isinstance(error, ProviderHTTPError):
+        return failure.error_class is ErrorClass.CONTEXT_WINDOW
+    return length >= _LONG and may_be_too_long(error.status or 0, error.body)
+
+
+def failure_of(attempt: Attempt, error: ProviderError) -> Failure:
     agent = attempt.lease.agent
     return classify(error, source="model", provider=agent.provider, model=agent.model_name)
