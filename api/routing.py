@@ -22,6 +22,8 @@ from .sockets import has_socket
 _BEGINNING: Final = 3
 """Parts of a path, the empty one before its first slash too, that few routes share: a dialect's prefix, and what it is
 about."""
+_ANY_LENGTH: Final = 0
+_WITH_SLASHES: Final = ":path}"
 
 
 class Handlers:
@@ -39,7 +41,8 @@ class Handlers:
                 by_path[route.path] |= dict.fromkeys(route.methods or (), route)
         self._paths: defaultdict[tuple[int, str], list[dict[str, APIRoute]]] = defaultdict(list)
         """By the shape of paths, the routes of these paths by their methods. Of paths that a request fits, the one with
-        the fewest parts to fill in is meant, so it is the first."""
+        the fewest parts to fill in is meant, so it is the first. One whose last part may have slashes has any length,
+        and the shape of none."""
         for path in sorted(by_path, key=lambda path: path.count("{")):
             self._paths[_shape(path)].append(by_path[path])
 
@@ -47,7 +50,8 @@ class Handlers:
         """Serve one connection."""
         if scope["type"] == "http":
             path = routed_path(scope)
-            for methods in self._paths.get(_shape(path), ()):
+            shape = _shape(path)
+            for methods in (*self._paths.get(shape, ()), *self._paths.get((_ANY_LENGTH, shape[1]), ())):
                 route = next(iter(methods.values()))
                 if match := route.path_regex.match(path):
                     if scope["method"] not in methods:
@@ -87,4 +91,4 @@ async def _audited(route: APIRoute, request: Request) -> Response:
 
 def _shape(path: str) -> tuple[int, str]:
     parts = path.split("/")
-    return len(parts), "/".join(parts[:_BEGINNING])
+    return _ANY_LENGTH if path.endswith(_WITH_SLASHES) else len(parts), "/".join(parts[:_BEGINNING])

@@ -12,6 +12,7 @@ import orjson
 
 from palaver.errors import UnknownConversation
 from palaver.events import EventKind
+from palaver.schemas.arguments import as_json
 from palaver.schemas.content import inline_data
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -127,7 +128,7 @@ def _message(entry: LogEntry, known: KnownMessages, before: tuple[str, int] | No
             {
                 "id": call_name(entry.run_id, step, call["id"]),
                 "type": "function",
-                "function": {"name": call["name"], "arguments": call["arguments"]},
+                "function": {"name": call["name"], "arguments": as_json(call["arguments"])},
             }
             for call in message["tool_calls"]
         ]

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from palaver.events import EventKind
+from palaver.schemas.arguments import as_json
 
 from ..operations import StoredEvent
 from ..shown_run import OpenCalls, ShownText, failure_sentence, status_in, text_in
@@ -199,7 +200,7 @@ class RunProjection:
             "toolCallName": call["name"],
             "parentMessageId": message_id(self._run_id, step),
         }
-        yield {"type": "TOOL_CALL_ARGS", "toolCallId": name, "delta": call["arguments"]}
+        yield {"type": "TOOL_CALL_ARGS", "toolCallId": name, "delta": as_json(call["arguments"])}
         yield {"type": "TOOL_CALL_END", "toolCallId": name}
 
     def _result(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:

@@ -81,7 +81,7 @@ class AwaitedCalls:
         if not approved:
             self._denied.add(awaited.known_as)
         if decision == "edit":
-            yield input_chunk(awaited.known_as, awaited.tool, data["arguments"] or "{}", ours=True)
+            yield input_chunk(awaited.known_as, awaited.tool, data["arguments"], ours=True)
         told: Chunk = {"type": "tool-approval-response", "approvalId": data["action_id"], "approved": approved}
         why = data["reason"] or _REASONS.get(decision)
         yield told if why is None else told | {"reason": why}

@@ -43,7 +43,7 @@ def _media_type(url: str, kind: str) -> str:
 def input_of(arguments: str) -> Any:
     """Return the arguments of a call; as they are if they are no JSON, as a model may write what is none."""
     try:
-        return orjson.loads(arguments)
+        return orjson.loads(arguments.strip() or "{}")
     except ValueError:
         return arguments
 

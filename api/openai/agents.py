@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 from palaver.errors import FieldError, Refused, UnknownAgent
-from palaver.schemas.agents import split_reference
+from palaver.schemas.agents import ServerAgent, split_reference
 from palaver.schemas.fields import AgentReference
 from palaver.schemas.mcp_servers import tool_name
 from palaver.schemas.models import AgentSpec
@@ -17,7 +17,7 @@ from ..operations import Backend, Caller
 from .items import SERVER
 from .servers import is_elsewhere
 
-_ON_SERVER: Final = "agent/"
+ON_SERVER: Final = "agent/"
 _REFERENCE: Final = re.compile(get_args(AgentReference)[1].pattern)
 _NO_TOOL: Final = (
     f'is not run here: there are functions, tools of this server as {{"type": "mcp", "server_label": "{SERVER}", '
@@ -44,14 +44,12 @@ async def agent_of(
         if options or instructions:
             raise Refused.of_faults([FieldError("/model", "no_agent", "is required with options of it")])
         return None
-    reference = None if model is None else _reference(model)
-    if reference is not None and not _REFERENCE.fullmatch(reference):
-        raise _unknown()
+    reference = None if model is None else reference_of(model)
     if not options and not instructions and (reference is not None or model is None):
         return reference
     if model is not None and reference is None:
         return {"model": model, **options, **({"instructions": instructions} if instructions else {})}
-    spec = known if reference is None else await _kept(reference, backend, caller)
+    spec = known if reference is None else (await kept_agent(reference, backend, caller)).agent
     own = {} if spec is None else spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     own.pop("version", None)
     own.pop("subagents", None)
@@ -60,20 +58,34 @@ async def agent_of(
     return {**own, **options, **({"mcp_servers": servers} if servers else {}), "instructions": both}
 
 
-def _reference(model: str) -> str | None:
-    if model.startswith(_ON_SERVER):
-        return model.removeprefix(_ON_SERVER)
-    return None if "/" in model else model
+def reference_of(model: str) -> str | None:
+    """Return the agent on the server that a model is; None for a model of a provider.
+
+    Raises:
+        Refused: ``unknown_agent``, no agent has such a name.
+    """
+    if "/" in model and not model.startswith(ON_SERVER):
+        return None
+    reference = model.removeprefix(ON_SERVER)
+    if not _REFERENCE.fullmatch(reference):
+        raise unknown_agent()
+    return reference
 
 
-async def _kept(reference: str, backend: Backend, caller: Caller) -> AgentSpec:
+async def kept_agent(reference: str, backend: Backend, caller: Caller) -> ServerAgent:
+    """Return an agent on the server.
+
+    Raises:
+        Refused: ``unknown_agent``, ``agent_not_allowed``.
+    """
     try:
-        return (await operations.read_agent(backend, *split_reference(reference), caller)).agent
+        return await operations.read_agent(backend, *split_reference(reference), caller)
     except UnknownAgent:
-        raise _unknown() from None
+        raise unknown_agent() from None
 
 
-def _unknown() -> Refused:
+def unknown_agent() -> Refused:
+    """Return the refusal of a model that requests may not name."""
     return Refused.of_faults([FieldError("/model", "unknown_agent", "is not on the server")])
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from palaver.errors import StateConflict
+from palaver.schemas.arguments import as_json
 from palaver.schemas.models import Run, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
@@ -61,7 +62,7 @@ async def completion_of(backend: Backend, caller: Caller, run: Run) -> dict[str,
     if calls:
         text = await _text_beside_calls(backend, run)
         await let_go(backend, caller, run, "its calls are answered with the next chat completion")
-    message = {"role": "assistant", "content": text, "refusal": None}
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
     choice = {
         "index": 0,
         "message": {**message, "tool_calls": calls} if calls else message,
@@ -83,7 +84,7 @@ def tool_calls(run: Run) -> list[dict[str, Any]]:
         {
             "id": action.call_id,
             "type": "function",
-            "function": {"name": action.tool, "arguments": action.arguments},
+            "function": {"name": action.tool, "arguments": as_json(action.arguments)},
         }
         for action in run.pending_actions
         if run.status is RunStatus.REQUIRES_ACTION

@@ -25,10 +25,11 @@ from .ids import ResponseId
 from .inputs import ClientInput, read_input
 from .servers import servers_of
 from .states import BACKGROUND, MODEL, PREVIOUS, REQUEST, read_response
+from .tables import TIERS
 from .wire import ModelParams, ResponseCreate
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_PRIORITIES: Final[Mapping[str, int]] = {"flex": 7, "priority": 2}
+_PRIORITIES: Final[Mapping[str, int]] = {tier: priority for priority, tier in TIERS.items()}
 
 
 async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate, key: RequestKey) -> BegunResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -45,6 +46,8 @@ _STATUS: Final[Mapping[int, int]] = MappingProxyType({410: 409, 412: 409, 422: 4
 """Statuses for which clients have no exception of their own, and those that they have in their place."""
 _NOT_SERVED: Final = frozenset({f"{PREFIX}/responses/compact", f"{PREFIX}/responses/input_tokens"})
 """Paths of OpenAI's that would be those of responses, if these were their ids."""
+_NAME: Final = re.compile(r"[a-z0-9_/]{1,64}")
+_SERVED: Final = "of OpenAI's API there are responses, conversations, chat/completions and models"
 _FIELDS: Final = (
     ("agent/client_tools", "tools"),
     ("agent/tools", "tools"),
@@ -61,8 +64,11 @@ _FIELDS: Final = (
 
 def respond(problem: Problem, request: HTTPConnection) -> Response:
     """Return the answer to a request that a problem ended. Clients try 409 again unless they are told not to."""
-    if problem.code == "method_not_allowed" and routed_path(request.scope) in _NOT_SERVED:
+    path = routed_path(request.scope)
+    if problem.code == "method_not_allowed" and path in _NOT_SERVED:
         problem = Problem("not_found")
+    if problem.code == "not_found" and problem.detail is None and _NAME.fullmatch(path):
+        problem = Problem("not_found", f"{path} is not served: {_SERVED}")
     kind = PROBLEMS[problem.code]
     unknown_model = problem.code in MODELS
     status = 404 if unknown_model else _STATUS.get(problem.status, problem.status)

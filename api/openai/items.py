@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from palaver.schemas.arguments import as_json
 from palaver.schemas.content import parts_from, text_of
 from palaver.schemas.mcp_servers import JOINT, own_label
 
@@ -80,7 +81,7 @@ def approval_item(action: Mapping[str, Any], labels: Labels = ()) -> dict[str, A
         "id": action["id"],
         "type": "mcp_approval_request",
         **_whose(labels, action["tool"]),
-        "arguments": action["arguments"],
+        "arguments": as_json(action["arguments"]),
     }
 
 
@@ -116,7 +117,7 @@ def input_items(item_id: str, message: Mapping[str, Any]) -> list[dict[str, Any]
             about = {"id": f"msg_{item_id}", "type": "message", "role": "user", "status": "completed"}
             return [{**about, "content": _input_parts(message.get("content", ""))}]
     calls = [
-        function_item(f"fc_{item_id}_{place}", call, "completed")
+        function_item(f"fc_{item_id}_{place}", {**call, "arguments": as_json(call["arguments"])}, "completed")
         for place, call in enumerate(message.get("tool_calls", ()))
     ]
     text = text_in(message)

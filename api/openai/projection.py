@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from palaver.events import EventKind
+from palaver.schemas.arguments import as_json
+from palaver.schemas.mcp_servers import own_label
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.lifecycle import RunStatus
 
@@ -191,9 +193,13 @@ class ResponseProjection:
         self.growing.complete(step, text, status)
         calls, refused = message.get("tool_calls", ()), set(data.get("refused_calls") or ())
         risky = set(data.get("risky_calls") or ())
-        for place, call in enumerate(calls):
+        for place, asked in enumerate(calls):
+            if asked["id"] in refused and not self._runs(asked["name"]):
+                # The model was told of its slip, which is no call of a server that the client knows, nor one to answer.
+                continue
+            call = {**asked, "arguments": as_json(asked["arguments"])}
             self._out.go_to(_CALLS + _OF_CALL * place)
-            by_client = call["name"] in self._by_client and call["id"] not in refused
+            by_client = call["name"] in self._by_client
             kind = "fc" if by_client else "mcp"
             made = self._calls[call["id"]] = CallBegun(call, self._out.id_of(kind, step, place), by_client)
             if by_client:
@@ -202,6 +208,10 @@ class ResponseProjection:
                 call["name"], risky=call["id"] in risky, alone=len(calls) == 1
             ):
                 self._open_call(made)
+
+    def _runs(self, tool: str) -> bool:
+        """Tell whether a tool would be one of the agent's servers, or of this one, of which it has tools."""
+        return tool not in self._by_client and (bool(self._agent.tools) or own_label(self._labels, tool) is not None)
 
     def _function(self, made: CallBegun) -> None:
         index, call = self._out.next_index(), made.call

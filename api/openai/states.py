@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from palaver.errors import UnknownRun
+from palaver.schemas.arguments import as_json
 from palaver.schemas.models import AgentSpec, Run, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
@@ -14,7 +15,7 @@ from .ids import ResponseId
 from .items import SERVER, approval_item, function_item
 from .projection import ResponseProjection
 from .servers import server_tool
-from .tables import INCOMPLETE, SERVER_ERROR, STATUSES, ResponseStatus, error_code
+from .tables import INCOMPLETE, SERVER_ERROR, STATUSES, TIERS, ResponseStatus, error_code
 from .wire import ANSWER_BYTES
 
 BACKGROUND: Final = "openai.background"
@@ -89,9 +90,16 @@ def response_object(
         "parallel_tool_calls": agent.parallel_tool_calls is not False,
         "previous_response_id": str(before) if before else metadata.get(PREVIOUS),
         "conversation": {"id": run.conversation_id},
-        "reasoning": {"effort": agent.reasoning_effort, "summary": None},
-        "temperature": agent.temperature,
-        "top_p": agent.top_p,
+        # What a model tells of its thoughts is always shown.
+        "reasoning": {"effort": agent.reasoning_effort, "summary": "auto"},
+        "temperature": _number(agent.temperature),
+        "top_p": _number(agent.top_p),
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "top_logprobs": 0,
+        "service_tier": TIERS.get(run.priority, "default"),
+        "safety_identifier": None,
+        "prompt_cache_key": None,
         "tool_choice": _choice(agent),
         "tools": _tools(agent),
         "text": {"format": _form(agent)},
@@ -148,10 +156,17 @@ def _below(run: Run, status: ResponseStatus) -> list[dict[str, Any]]:
         approval_item(action.model_dump())
         if action.type == "approval"
         else function_item(
-            f"fc_{action.id}", {"id": action.id, "name": action.tool, "arguments": action.arguments}, "completed"
+            f"fc_{action.id}",
+            {"id": action.id, "name": action.tool, "arguments": as_json(action.arguments)},
+            "completed",
         )
         for action in waiting
     ]
+
+
+def _number(option: float | None) -> float:
+    """Return an option of sampling as strict clients want it: what is left to the provider is 1 in OpenAI's words."""
+    return 1.0 if option is None else option
 
 
 def _error(run: Run) -> dict[str, Any]:

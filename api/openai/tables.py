@@ -147,6 +147,8 @@ FINISHES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The ``finish_reason`` of a chat completion by the status of its run."""
+TIERS: Final[Mapping[int, str]] = MappingProxyType({2: "priority", 7: "flex"})
+"""The ``service_tier`` by the priority of a run; of others it is ``default``."""
 EVENTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         EventKind.RUN_CREATED: "created",

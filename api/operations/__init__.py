@@ -64,7 +64,7 @@ from .log import (
     read_run_log,
 )
 from .metrics import read_metrics
-from .models import ModelPage, list_models, nameable_models
+from .models import ModelPage, is_nameable, list_models, nameable_models
 from .named_conversations import conversation_named, keep_to_named, submit_to_named
 from .offboarding import erase_tenant, export_tenant
 from .queues import (
@@ -214,6 +214,7 @@ __all__ = [
     "fork",
     "is_away",
     "is_kept",
+    "is_nameable",
     "keep_act",
     "keep_agent",
     "keep_schedule",

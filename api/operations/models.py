@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, get_args
 
 from palaver.config.providers import Provider
 from palaver.errors import Refused
+from palaver.schemas.fields import ModelName
 from palaver.schemas.listed_model import ANY_OTHER, ListedModel, ListedPrice
 from palaver.store.fleet.provider_states import ProviderUsage
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .admission import may_name
 from .backend import Backend, Caller, within_deadline
+
+_MODEL: Final = re.compile(get_args(ModelName)[1].pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,12 @@ async def nameable_models(backend: Backend, caller: Caller) -> Sequence[str]:
         if name != ANY_OTHER
     )
     return await may_name(known, backend, caller)
+
+
+async def is_nameable(backend: Backend, model: str, caller: Caller) -> bool:
+    """Tell whether a request of the caller may name a model of a provider, whether its table names it or not."""
+    known = model.partition("/")[0] in backend.providers and _MODEL.fullmatch(model) is not None
+    return known and bool(await may_name([model], backend, caller))
 
 
 def _names(provider: Provider) -> set[str]:

@@ -49,6 +49,11 @@ def readable(text: str) -> dict[str, Any] | None:
     return None if exceeded(arguments, text) or _infinite(arguments, text) else arguments
 
 
+def as_json(text: str) -> str:
+    """The arguments as a JSON object: in place of a text that is none, which others refuse, an empty one."""
+    return "{}" if readable(text) is None else text.strip() or "{}"
+
+
 def in_words(faults: Sequence[tuple[Sequence[int | str], str]], *, whole: str = "arguments") -> str:
     """Describe what does not fit, each fault with its place in the ``whole``, as far as a model can make use of it."""
     sentences = [

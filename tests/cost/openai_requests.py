@@ -59,6 +59,10 @@ async def _added(api: World, n: int) -> Ask:
     return Ask(f"{_ROOT}/conversations/{run['conversation_id']}/items", {"items": items})
 
 
+async def _model(api: World, n: int) -> Ask:
+    return Ask(f"{_ROOT}/models/fake/{'m' * n}")
+
+
 async def _models(api: World, n: int) -> Ask:
     for k in range(n):
         await api.store.agents.keep("", f"agent.{k}", AgentSpec(model="fake/echo"))
@@ -111,6 +115,7 @@ EVERY: Final = (
         _of_run("/conversations/{1}/items/msg_3"),
     ),
     Case(f"GET {_ROOT}/models", "agents", 48, _models),
+    Case(f"GET {_ROOT}/models/{{model_id}}", "characters", 200, _model),
     *OTHERS,
 )
 """With those of all others. The last one is the cheapest."""

@@ -15,7 +15,8 @@ from uvicorn.server import ServerState
 from api.gate import Gate
 from api.http11 import Http11
 from palaver.config.settings import Settings
-from palaver.schemas.models import Message
+from palaver.errors import ErrorClass, Failure
+from palaver.schemas.models import Message, ToolCall
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Continue, OpenCall, ToolOutcome
 from palaver.vocabulary.lifecycle import RunStatus
@@ -60,6 +61,13 @@ class OpenAiWorld:
         """Let the model ask for tools."""
         message = Message(role="assistant", content=text, tool_calls=tuple(each.call for each in calls))
         await self.api.store.steps.settle(await self.claimed(response), Continue(message, calls=calls))
+
+    async def slip(self, response: Any, *slips: ToolCall, text: str = "") -> None:
+        """Let the model make calls that are refused, and be told of it."""
+        message = Message(role="assistant", content=text, tool_calls=slips)
+        failure = Failure.of(ErrorClass.INVALID_TOOL_CALL, message="no such call")
+        outcomes = tuple(ToolOutcome.failed(slip, failure) for slip in slips)
+        await self.api.store.steps.settle(await self.claimed(response), Continue(message, outcomes=outcomes))
 
     async def answer(self, response: Any, step: str, text: str) -> None:
         """Let a tool bring its result."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from palaver.schemas.actions import ServerQuestion
+from palaver.schemas.models import ToolCall
 from palaver.steps.leases import Lease
-from palaver.steps.verdicts import AskPerson
+from palaver.steps.verdicts import AskPerson, OpenCall
 from tests.unit.api_world import call
 from tests.unit.openai_world import CALCULATOR, MODEL, WEATHER, OpenAiWorld, kinds, numbers, plain, serving_openai
 from tests.unit.test_api_actions_below import call_agent
@@ -75,6 +77,68 @@ async def test_a_function_of_the_client_is_called_and_answered(there: OpenAiWorl
     for place, event in enumerate(whole):
         number = event["sequence_number"]
         assert await read_again(there, second.id, starting_after=number) == whole[place + 1 :]
+
+
+BROKEN, UNKNOWN = '{"place": "Par', "no_such_tool"
+
+
+@pytest.mark.parametrize("tools", [[WEATHER], [WEATHER, CALCULATOR]], ids=["functions", "and tools of the server"])
+async def test_a_slip_that_the_model_was_told_of_is_no_call_of_a_server_that_was_not_named(
+    there: OpenAiWorld, tools: list[dict[str, Any]]
+) -> None:
+    client = there.client.responses
+    first: Any = await client.create(model=MODEL, input="weather?", tools=tools, background=True)
+    slips = (
+        ToolCall(id="call_1", name="weather", arguments=BROKEN),
+        ToolCall(id="call_2", name=UNKNOWN, arguments="[1]"),
+        ToolCall(id="call_3", name="calculator", arguments=""),
+    )
+    await there.slip(first, *slips, text="I look.")
+    await there.ask(first, call("call_4", "client_tool", "weather"))
+    named = len(tools) > 1
+    events = await streamed(there, first.id)
+    found: Any = await client.retrieve(first.id)
+    for output in (events[-1].response.output, found.output):
+        shown = [(item.type, getattr(item, "name", None), getattr(item, "arguments", "{}")) for item in output]
+        assert shown == [
+            ("message", None, "{}"),
+            *([("mcp_call", UNKNOWN, "{}"), ("mcp_call", "calculator", "{}")] if named else []),
+            ("function_call", "weather", '{"expression": "2+2"}'),
+        ]
+        assert {item.status for item in output if item.type == "mcp_call"} == ({"failed"} if named else set())
+    assert [event.arguments for event in events if event.type.endswith("arguments.done")] == [
+        *(["{}", "{}"] if named else []),
+        '{"expression": "2+2"}',
+    ]
+    answers: Any = [{"type": "function_call_output", "call_id": "call_4", "output": "sunny"}]
+    second: Any = await client.create(model=MODEL, previous_response_id=first.id, input=answers, background=True)
+    await there.api.finish(await there.run_of(second), "It is sunny.")
+    assert (await client.retrieve(second.id)).output_text == "It is sunny."
+    # What a conversation shows of the slips parses, too.
+    items: Any = await there.client.conversations.items.list(first.conversation.id, order="asc")
+    assert [item.arguments for item in items.data if item.type == "function_call"] == [
+        "{}", "{}", "{}", '{"expression": "2+2"}'
+    ]  # fmt: skip
+
+
+async def test_arguments_that_are_blank_are_an_empty_object_wherever_a_call_is_shown(there: OpenAiWorld) -> None:
+    blank = OpenCall(
+        ToolCall(id="call_1", name="weather", arguments=" "), idempotent=False, awaits="client_tool", timeout=60
+    )
+    first: Any = await there.client.responses.create(model=MODEL, input="weather?", tools=[WEATHER], background=True)
+    await there.ask(first, blank)
+    events = await streamed(there, first.id)
+    assert [item.arguments for item in events[-1].response.output] == ["{}"]
+    assert {event.delta for event in events if event.type.endswith("arguments.delta")} == {"{}"}
+    await there.client.responses.cancel(first.id)
+    tool: Any = {"type": "function", "function": {name: WEATHER[name] for name in ("name", "parameters")}}
+    asking = there.client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "weather?"}], tools=[tool]
+    )
+    task = asyncio.create_task(asking)
+    await there.api.ask(await there.newest(), blank)
+    (made,) = (await task).choices[0].message.tool_calls
+    assert made.function.arguments == "{}"
 
 
 async def test_an_answer_that_cannot_be_read_is_refused_with_its_place(there: OpenAiWorld) -> None:

@@ -155,6 +155,25 @@ async def test_models_are_agents_and_those_of_providers(there: OpenAiWorld) -> N
     await changing
 
 
+async def test_each_model_of_the_list_is_retrieved_by_its_id(there: OpenAiWorld) -> None:
+    import openai
+
+    await there.api.store.agents.keep("", "support", AgentSpec(model=MODEL))
+    listed = [model async for model in there.client.models.list()]
+    for model in listed:
+        assert await there.client.models.retrieve(model.id) == model
+    for nameable, owner in (("support", "palaver"), ("agent/support@1", "palaver"), (MODEL, "fake")):
+        model = await there.client.models.retrieve(nameable)
+        assert (model.id, model.object, model.owned_by) == (nameable, "model", owner)
+    # Of some providers names have slashes of their own, which older clients do not escape.
+    assert (await there.api.client.get("/openai/v1/models/fake/meta/llama")).json()["id"] == "fake/meta/llama"
+    unknown = "agent/nobody", "nobody/at-all", "agent/a/b", "agent/support@7", "fake/", "fake/a b", "%00", "/"
+    for none in unknown:
+        with pytest.raises(openai.NotFoundError) as absent:
+            await there.client.models.retrieve(none)
+        assert absent.value.code == "model_not_found", none
+
+
 def test_text_that_was_shown_is_not_shown_again() -> None:
     def said(*events: tuple[str, int, str]) -> list[str]:
         text = ChatText()

@@ -88,6 +88,51 @@ async def test_one_in_the_background_is_retrieved_cancelled_and_deleted(there: O
     assert gone.value.request_id == gone.value.response.headers["x-request-id"]
 
 
+REQUIRED: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "object", "status", "model", "truncation", "service_tier"), (str,)),
+    **dict.fromkeys(("temperature", "top_p", "presence_penalty", "frequency_penalty"), (float, int)),
+    # The client reads the time as a float.
+    "created_at": (float,),
+    "top_logprobs": (int,),
+    **dict.fromkeys(("parallel_tool_calls", "store", "background"), (bool,)),
+    **dict.fromkeys(("output", "tools"), (list,)),
+    **dict.fromkeys(("text", "metadata"), (dict,)),
+    **dict.fromkeys(("max_output_tokens", "max_tool_calls"), (int, type(None))),
+    "completed_at": (float, type(None)),
+    **dict.fromkeys(("previous_response_id", "safety_identifier", "prompt_cache_key"), (str, type(None))),
+    **dict.fromkeys(("incomplete_details", "error", "usage", "reasoning"), (dict, type(None))),
+    "instructions": (str, type(None)),
+    "tool_choice": (str, dict),
+}
+"""The fields that the schema of Open Responses (2026-04-24) wants in each response, with their types."""
+
+
+def has_what_is_required(response: Any) -> None:
+    """Hold a response to it."""
+    fields = response.to_dict()
+    assert {name for name, kinds in REQUIRED.items() if not isinstance(fields.get(name, ...), kinds)} == set()
+
+
+async def test_each_response_has_the_fields_that_open_responses_requires(there: OpenAiWorld) -> None:
+    client = there.client.responses
+    begun = await client.create(model=MODEL, input="hello", background=True, temperature=0.5, service_tier="flex")
+    has_what_is_required(begun)
+    assert (begun.temperature, begun.top_p, begun.service_tier) == (0.5, 1.0, "flex")
+    await there.api.finish(await there.run_of(begun), "Hi.")
+    for event in await read(await client.retrieve(begun.id, stream=True)):
+        if hasattr(event, "response"):
+            has_what_is_required(event.response)
+    has_what_is_required(await client.retrieve(begun.id))
+    for end in ("cancelled", "failed"):
+        made = await client.create(model=MODEL, input="hello", background=True)
+        assert (made.service_tier, made.reasoning.summary) == ("default", "auto")
+        if end == "failed":
+            await there.api.fail(await there.run_of(made))
+            has_what_is_required(await client.retrieve(made.id))
+        else:
+            has_what_is_required(await client.cancel(made.id))
+
+
 @pytest.mark.slow
 async def test_a_stream_is_the_same_however_often_and_from_wherever_it_is_read(there: OpenAiWorld) -> None:
     client = there.client.responses
@@ -209,11 +254,14 @@ async def test_what_is_unknown_is_refused_in_the_envelope(there: OpenAiWorld) ->
     for path, status, code in (
         ("/responses/compact", 404, "not_found"),
         ("/responses/input_tokens", 404, "not_found"),
+        ("/embeddings", 404, "not_found"),
         (f"/responses/{response.id}", 405, "method_not_allowed"),
     ):
         with pytest.raises(openai.APIStatusError) as elsewhere:
             await there.client.post(path, body={"model": MODEL}, cast_to=object)
         assert (elsewhere.value.status_code, elsewhere.value.code) == (status, code), path
+        named = f"/openai/v1{path} is not served"
+        assert (named in str(elsewhere.value.message)) == (status == 404), elsewhere.value.message
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.schemas.arguments import readable
+from palaver.schemas.arguments import as_json
 from palaver.schemas.content import FilePart, ImagePart, Part, text_of
 from palaver.schemas.model_options import JsonSchemaFormat, NamedTool, ResponseFormat, ToolChoice
 from palaver.schemas.models import AgentSpec, Message, ToolCall
@@ -186,6 +186,5 @@ def _result(message: Message, call_id: Any) -> bytes:
 def _call(call: ToolCall) -> dict[str, Any]:
     """A call as the model wrote it, but for what providers refuse: an empty object in place of arguments that are no
     JSON object, and a name that can be one."""
-    arguments = "{}" if readable(call.arguments) is None else call.arguments.strip() or "{}"
     name = call.name if _NAME.fullmatch(call.name) else _NO_NAME.sub("_", call.name)[:_LONGEST_NAME] or "unknown"
-    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": as_json(call.arguments)}}

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.schemas.arguments import readable
+from palaver.schemas.arguments import as_json
 from palaver.schemas.content import FilePart, ImagePart, Part, text_of
 from palaver.schemas.models import Message, ToolCall
 
@@ -56,11 +56,9 @@ def spoken(text: str, phase: str | None = None) -> list[bytes]:
 def call(tool_call: ToolCall, place: int) -> bytes:
     """A call as the model wrote it, but for what is refused: an empty object in place of arguments that are no JSON
     object, and a name that can be one."""
-    arguments = "{}" if readable(tool_call.arguments) is None else tool_call.arguments.strip() or "{}"
     name = _NOT_IN_NAMES.sub("_", tool_call.name)[:_LONGEST] or "unknown"
-    return orjson.dumps(
-        {"type": "function_call", "call_id": _id(tool_call.id, place), "name": name, "arguments": arguments}
-    )
+    about = {"type": "function_call", "call_id": _id(tool_call.id, place), "name": name}
+    return orjson.dumps({**about, "arguments": as_json(tool_call.arguments)})
 
 
 def result(answer: Message, place: int) -> bytes:
