@@ -28,8 +28,11 @@ TURN_MUTANTS: Final = by_name(
     _mutant("tokens that are free", _TURNS, "1 + tokens / 1000, redis", "1, redis"),
     _mutant("turns that an idle tenant saves up", _TURNS, "math.max(now, redis", "math.max(0, redis"),
     _mutant("one weight for all", _TURNS, "cost / (caps_of(SHARD, owner, Cap.WEIGHT) or 1)", "cost"),
-    _mutant(
-        "a window without an end", _TURNS, "return redis.call('ZCARD', ready(queue)) >= Queue.WINDOW", "return false"
+    _mutant("a window without an end", _TURNS, "return delivered >= Queue.WINDOW end", "return false end"),
+    TestedMutant(
+        "tools that are delivered like models",
+        "tests/contract/test_turns_of_tools.py",
+        Change(_TURNS, "queue == Queue.MODEL and Queue.WINDOW or math.min", "Queue.WINDOW or math.min"),
     ),
     _mutant("a cap that nobody asks for", _TURNS, "return steps >= math", "return false and steps >= math"),
     _mutant(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from palaver.errors import StaleLease, StateConflict, UnknownRun
 from palaver.schemas.models import AgentSpec, Message, ToolCall
-from palaver.steps.leases import Delta, Renewal, Stray
+from palaver.steps.leases import Delta, Lease, Renewal, Stray
 from palaver.steps.verdicts import Continue, Finish, OpenCall
 from palaver.store.fleet.fleet import Interruption
 from palaver.vocabulary.ids import new_run_id
@@ -97,14 +99,22 @@ async def test_cancel_wins_over_whatever_the_model_step_brings(driver: StoreDriv
 
 
 async def test_each_parallel_call_is_answered_truthfully_and_in_order(driver: StoreDriver) -> None:
-    names = ("finished", "backing_off", "leased", "ready", "handed", "waiting", "lost")
+    names = ("finished", "backing_off", "leased", "handed", "lost", "ready", "waiting")
     run_id, deliveries = await driver.turn(*names, idempotent=names)
-    by_name = {each.step.partition("/")[2]: each for each in deliveries}
-    await driver.answer(await driver.claim(by_name["finished"]), "done")
-    await driver.retry(await driver.claim(by_name["backing_off"]), failure=TOOL_ERROR)
-    leased = await driver.claim(by_name["leased"])
-    await driver.hand_back(await driver.claim(by_name["handed"]), begun=False)
-    await driver.lose(await driver.claim(by_name["lost"], "w9"))
+    coming = deque(deliveries)
+
+    async def claim(name: str, worker: str = "w1") -> Lease:
+        delivery = coming.popleft()
+        assert delivery.step.endswith(f"/{name}")
+        lease = await driver.claim(delivery, worker)
+        coming.extend(lease.deliveries)
+        return lease
+
+    await driver.answer(await claim("finished"), "done")
+    await driver.retry(await claim("backing_off"), failure=TOOL_ERROR)
+    leased = await claim("leased")
+    await driver.hand_back(await claim("handed"), begun=False)
+    await driver.lose(await claim("lost", "w9"))
 
     assert (await driver.store.runs.cancel(run_id)).status == "cancelling"
     assert [call for call, _ in await driver.results(run_id)] == ["finished"]
@@ -114,10 +124,10 @@ async def test_each_parallel_call_is_answered_truthfully_and_in_order(driver: St
         ("finished", "done"),
         ("leased", "also done"),
         ("backing_off", BEGUN),
-        ("ready", DENIED),
         ("handed", DENIED),
-        ("waiting", DENIED),
         ("lost", BEGUN),
+        ("ready", DENIED),
+        ("waiting", DENIED),
     ]
 
 

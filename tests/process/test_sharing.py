@@ -6,7 +6,11 @@ from collections import Counter
 
 import pytest
 
+from palaver.schemas.models import Submission
+from palaver.store import Store
+from palaver.store.redis.reach import Reach, within
 from tests.process.cluster import Cluster
+from tests.redis_cluster import ON_CLUSTER
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -37,6 +41,29 @@ def test_tools_workers_take_no_more_than_they_have_children_for(cluster: Cluster
     per_child = Counter(start["pid"] for start in starts)
     assert len(per_child) == 8
     assert max(per_child.values()) <= 3
+
+
+@pytest.mark.skipif(ON_CLUSTER, reason="each shard has a window of its own")
+def test_a_call_waits_for_one_call_of_a_tenant_that_has_thirty(cluster: Cluster) -> None:
+    """On four places: at most one of the thirty begins on each before it, whatever all of them take."""
+    text = '[[args {"seconds": 3.0}]]'
+    many = [cluster.submit("parallel-10", text, tools=["record"]) for _ in range(3)]
+    eventually(lambda: len([start for run_id in many for start in cluster.tool_starts(run_id)]) == 4)
+    submission = Submission.model_validate(cluster.body("tool-1", tools=["record"]))
+
+    async def submit(store: Store) -> str:
+        with within(Reach("k7m2qx")):
+            return (await store.runs.submit(submission)).run_id
+
+    one = cluster.ask(submit)
+    eventually(lambda: cluster.tool_starts(one), within=30)
+    order = [line["call"][: len(one)] for line in cluster.tool_ledger() if line["event"] == "begin"]
+    begun = [run_id for run_id in order if run_id in (*many, one)]
+    assert begun.index(one) - 4 <= 4, "of the thirty, behind the four that had begun"
+    for run_id in many:
+        cluster.cancel(run_id)
+    for run_id in many:
+        assert cluster.ended(run_id).status == "cancelled"
 
 
 def workers_of(cluster: Cluster, runs: list[str]) -> Counter[str]:

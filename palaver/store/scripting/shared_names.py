@@ -30,7 +30,7 @@ from palaver.vocabulary import ledger
 from palaver.vocabulary.ids import parts_of_tenant
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS
-from palaver.vocabulary.step_kinds import KINDS, LACKED, OF_TOOLS, RANK, RECOVERED, USUAL_PRIORITY, WINDOW
+from palaver.vocabulary.step_kinds import AT_ONCE, KINDS, LACKED, OF_TOOLS, RANK, RECOVERED, USUAL_PRIORITY, WINDOW
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
     RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,
@@ -110,6 +110,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "LACKED": LACKED,
             "RANK": RANK,
             "WINDOW": WINDOW,
+            "AT_ONCE": AT_ONCE,
         },
         "Facts": {error_class.name: _facts(error_class) for error_class in ErrorClass},
         "Lifecycle": {

@@ -2,9 +2,9 @@
 -- turns by virtual time, and each has an order of its own.
 -- needs: now, any_caps, publish
 --
--- A tenant is its owner of lists. A queue's list `ready` has what is delivered and not claimed; beyond Queue.WINDOW of
--- these, and at a tenant's cap, what is ready stays in his backlog. fair() is a hash: <queue> (its virtual time: that of the last turn),
--- <owner>cost:<queue> (of a step of the tenant, smoothed).
+-- A tenant is its owner of lists. A queue's list `ready` has what is delivered and not claimed; beyond its window, and at a
+-- tenant's cap, what is ready stays in his backlog. fair() is a hash: <queue> (its virtual time: that of the last turn),
+-- <owner>cost:<queue> (of a step of the tenant, smoothed), row:<queue> (how many claims came in a row, and when the last did).
 
 local SHARD = string.match(keys.due, '^{.-}:')
 local function fair() return SHARD .. 'fair' end
@@ -29,8 +29,11 @@ local function flight_of(run, name) return string.find(name, '/', 1, true) and r
 
 -- By owner, which steps have begun or ended to be in flight and are not in that list yet: 1 or -1, or 0 for both.
 local flown, charged = {}, {}
--- Queues that may have room.
+-- Queues that may have room, by why: a claim, a delivery that is not in the broker, or something else.
 local opened = {}
+local CLAIM, ON_ITS_WAY = 'claim', 'on its way'
+-- Claims are in a row as long as each comes within so many ms of the one before: then workers have places that are free.
+local IN_A_ROW = 50
 
 local function fly(owner, run, name, steps)
   local of, step = flown[owner] or {}, flight_of(run, name)
@@ -47,7 +50,24 @@ local function is_at_cap(owner)
   return steps >= math.ceil(most / parts_of(owner))
 end
 
-local function is_full(queue) return redis.call('ZCARD', ready(queue)) >= Queue.WINDOW end
+local function row_of(queue)
+  local claims, at = string.match(redis.call('HGET', fair(), 'row:' .. queue) or '', '(%d+) (%d+)')
+  return at and NOW - at <= IN_A_ROW and tonumber(claims) or 0
+end
+
+-- How many deliveries may be on their way while others wait for their turn. In the broker they have had theirs, and a place
+-- of tools may be taken for minutes: so it is one of these, and one more for each eight claims in a row.
+local function window(queue)
+  return queue == Queue.MODEL and Queue.WINDOW or math.min(Queue.WINDOW, 1 + math.floor(row_of(queue) / 8))
+end
+
+-- Whether what is ready now has to wait for its turn. With tools it has, too, where a delivery waits for a place already.
+local function is_full(queue)
+  local delivered = redis.call('ZCARD', ready(queue))
+  if delivered == 0 or queue == Queue.MODEL then return delivered >= Queue.WINDOW end
+  return delivered >= Queue.AT_ONCE or redis.call('EXISTS', turns(queue)) == 1
+    or NOW - redis.call('ZRANGE', ready(queue), 0, 0, 'WITHSCORES')[2] > IN_A_ROW
+end
 
 -- A tenant's virtual time goes on by what a step costs, the slower the more weight he has.
 local function charge_turn(owner, queue, cost)
@@ -150,9 +170,16 @@ local function deliver_first(owner, time, queue)
   publish(queue, false, unpack(delivery))
 end
 
-local function fill(queue)
+local function fill(queue, why)
   local owner, time = next_turn(queue)
-  local room = owner and Queue.WINDOW - redis.call('ZCARD', ready(queue)) or 0
+  if not owner then return end
+  if why == CLAIM and queue ~= Queue.MODEL then
+    redis.call('HSET', fair(), 'row:' .. queue, string.format('%.0f %.0f', row_of(queue) + 1, NOW))
+  end
+  local delivered = redis.call('ZCARD', ready(queue))
+  local room = window(queue) - delivered
+  -- A worker has taken one and has no process for it yet: others may have places.
+  if why == ON_ITS_WAY then room = math.max(room, math.min(1, Queue.WINDOW - delivered)) end
   while owner and room > 0 do
     deliver_first(owner, time, queue)
     owner, time = next_turn(queue)
@@ -185,7 +212,7 @@ local function to_publish()
       end
     end
   end
-  for queue in pairs(opened) do fill(queue) end
+  for queue, why in pairs(opened) do fill(queue, why) end
   for owner, steps in pairs(flown) do
     for step, more in pairs(steps) do
       if more > 0 then redis.call('ZADD', in_flight(owner), charged[step] or 0, step) end

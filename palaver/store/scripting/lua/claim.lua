@@ -26,7 +26,7 @@ else
   attend(name, step)
   lease_step(name, step, facts, worker, args.nonce, args.lease_ms)
   if redis.call('ZREM', ready(step.queue), member(name)) == 1 then
-    opened[step.queue] = true
+    opened[step.queue] = CLAIM
   elseif drop_held_back(OWNER, step.queue, member(name)) then
     -- An earlier delivery has come late.
     fly(OWNER, ID, name, 1)

@@ -53,6 +53,9 @@ elseif step.state == StepState.LATER then
   if due then deliver(what, step, first) end
 elseif step.state == StepState.READY then
   local since = redis.call('ZSCORE', ready(step.queue), member(what))
-  if since and since + args.unclaimed_ms <= NOW then deliver_again(what, step) end
+  if since and since + args.unclaimed_ms <= NOW then
+    deliver_again(what, step)
+    opened[step.queue] = ON_ITS_WAY
+  end
 end
 return moved()
