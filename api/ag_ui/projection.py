@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from palaver.errors import ErrorClass
 from palaver.events import EventKind
 from palaver.schemas.arguments import as_json
 
@@ -165,7 +166,7 @@ class RunProjection:
 
     def _rewound(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
         yield from self._leave()
-        yield from self._failed("The server has lost the last moments of this run: ask again.", "stream_rewound")
+        yield from self._failed("The server has lost the last moments of this run: ask again.", ErrorClass.STORAGE)
 
     def _message(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
         message = data["message"]
@@ -265,14 +266,14 @@ class RunProjection:
         outcome = OUTCOMES.get(reason, "success")
         if outcome == "error":
             error = data["error"]
-            code = reason if error is None else error["code"]
-            yield from self._failed(f"{failure_sentence(error, reason)} ({self._run_id})", code)
+            error_class = reason if error is None else error["class"]
+            yield from self._failed(f"{failure_sentence(error, reason)} ({self._run_id})", error_class)
         else:
             yield self._finish({"type": outcome}, reason)
 
-    def _failed(self, message: str, code: str) -> Iterator[AgEvent]:
+    def _failed(self, message: str, error_class: str) -> Iterator[AgEvent]:
         self.over = True
-        yield {"type": "RUN_ERROR", "message": message, "code": code}
+        yield {"type": "RUN_ERROR", "message": message, "code": error_class}
 
     def _finish(self, outcome: AgEvent, reason: str | None) -> AgEvent:
         self.over = True

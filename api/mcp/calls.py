@@ -236,4 +236,4 @@ def _moved(error: Exception) -> Exception:
 
 
 def _no_tool() -> RpcFault:
-    return RpcFault(INVALID_PARAMS, "There is no such tool.")
+    return RpcFault(INVALID_PARAMS, "There is no such tool.", "not_found")

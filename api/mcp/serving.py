@@ -11,12 +11,14 @@ import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from palaver.secrets.api_keys import PREFIX as PREFIX_OF_KEYS
+from palaver.secrets.redaction import redact
 from palaver.version import __version__
 
 from ..answers import answer_json
 from ..audit import only_read
 from ..operations import Backend, Caller
-from ..requests import below_root
+from ..requests import below_root, request_id_of
 from .calls import McpCall
 from .dialect import MCP, PREFIX, note_id
 from .tables import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
@@ -44,7 +46,9 @@ _OF_SERVER: Final = 3_600_000
 """Milliseconds for which a client may take an answer for fresh."""
 _NAMED: Final = {"tools/call": "name", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
 """The parameter that stands in a header, too, by method."""
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TOKEN: Final = re.compile("[!-~]{1,32}")
+_KEYS: Final = (PREFIX_OF_KEYS, "eyJ", "sk-")
+"""What keys of the store, tokens, and keys of providers begin with."""
 _ENCODED: Final = ("=?base64?", "?=")
 _A_RUN: Final = "run_00" + "0" * 26
 _AN_ACTION: Final = "act_0123456789abcdef01234567"
@@ -105,11 +109,11 @@ async def call(
     if message.id is None:
         only_read()
         if "id" in message.model_fields_set:
-            return _answered(
-                None, 400, error=RpcFault(INVALID_REQUEST, "a request has an id: a text or a whole number").error
-            )
+            fault = RpcFault(INVALID_REQUEST, "a request has an id: a text or a whole number")
+            return _answered(None, 400, error=fault.error(request_id_of(connection)))
         return Response(status_code=202)
-    legacy = VERSION not in _meta(message) and (version in (None, *LEGACY) or message.method == "initialize")
+    older = (None, *LEGACY)
+    legacy = _meta(message).get(VERSION) in older and (version in older or message.method == "initialize")
     calling: McpCall | None = None
     try:
         client = ClientSide(False, {}) if legacy else _modern(message, version, method, name)
@@ -117,7 +121,7 @@ async def call(
         result = await _result(message, backend, caller, client, calling)
     except RpcFault as fault:
         only_read()
-        return _answered(message.id, 200 if legacy else fault.status, error=fault.error)
+        return _answered(message.id, 200 if legacy else fault.status, error=fault.error(request_id_of(connection)))
     started = {} if calling.started is None else {"Location": below_root(f"/v1/runs/{calling.started}")}
     return _answered(message.id, 200, started, result=result)
 
@@ -239,6 +243,7 @@ def _mismatch(header: str) -> RpcFault:
 
 
 def _unsupported(requested: str) -> RpcFault:
-    # What a client sent is not quoted, unless it can be nothing else: it may have its key there.
-    data = {"supported": SUPPORTED, "requested": requested if _DATE.fullmatch(requested) else "no date"}
-    return RpcFault(UNSUPPORTED_VERSION, "This revision of the protocol is not spoken here.", data, status=400)
+    # A client may have its key there.
+    shown = _TOKEN.fullmatch(requested) and not requested.startswith(_KEYS) and redact(requested) == requested
+    data = {"supported": SUPPORTED, "requested": requested if shown else "no date"}
+    return RpcFault(UNSUPPORTED_VERSION, "This revision of the protocol is not spoken here.", data=data, status=400)

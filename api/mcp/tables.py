@@ -41,6 +41,18 @@ INTERNAL: Final = -32603
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
+WORDS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        INVALID_REQUEST: "malformed_request",
+        METHOD_NOT_FOUND: "not_found",
+        INVALID_PARAMS: "validation_error",
+        HEADER_MISMATCH: "header_mismatch",
+        MISSING_CAPABILITY: "missing_capability",
+        UNSUPPORTED_VERSION: "unsupported_version",
+    }
+)
+"""The code of a problem for each of JSON-RPC with which a request of this dialect may end, unless there is a better
+one."""
 
 
 class Row(NamedTuple):

@@ -33,7 +33,7 @@ async def serve_task(
     """
     if not client.tasks:
         needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-        raise RpcFault(MISSING_CAPABILITY, "The client does not say that it knows tasks.", needed, status=400)
+        raise RpcFault(MISSING_CAPABILITY, "The client does not say that it knows tasks.", data=needed, status=400)
     task_id = params.get("taskId")
     if not isinstance(task_id, str):
         raise RpcFault(INVALID_PARAMS, "params need a taskId")
@@ -46,7 +46,7 @@ async def serve_task(
             case _:
                 await _cancel(task_id, backend, caller)
     except UnknownRun:
-        raise RpcFault(INVALID_PARAMS, "There is no such task.") from None
+        raise RpcFault(INVALID_PARAMS, "There is no such task.", "run_not_found") from None
     return client.complete()
 
 
@@ -84,7 +84,7 @@ async def _answer(task_id: str, items: Sequence[Item], backend: Backend, caller:
     except InsufficientScope:
         raise
     except Refused as refused:
-        raise RpcFault(INVALID_PARAMS, refused.detail or "The responses do not fit.", {"code": refused.code}) from None
+        raise RpcFault(INVALID_PARAMS, refused.detail or "The responses do not fit.", refused.code) from None
 
 
 async def _cancel(task_id: str, backend: Backend, caller: Caller) -> None:

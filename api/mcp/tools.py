@@ -110,7 +110,7 @@ async def list_tools(backend: Backend, caller: Caller, cursor: str | None) -> tu
     try:
         page = await operations.list_agents(backend, caller, limit=_PAGE, cursor=cursor)
     except Refused as refused:
-        raise RpcFault(INVALID_PARAMS, str(refused.detail)) from None
+        raise RpcFault(INVALID_PARAMS, str(refused.detail), refused.code) from None
     return [*listed, *(_of_agent(agent.name) for agent in page.agents)], page.next_cursor
 
 

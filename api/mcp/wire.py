@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from palaver.schemas.fields import Strict
 
 from ..headers import Header
 from ..lenient import LATE
+from .tables import WORDS
 
 MODERN: Final = "2026-07-28"
 """The revision in which each request stands for itself."""
@@ -25,6 +27,7 @@ TASKS: Final = f"{_PREFIX}tasks"
 IDEMPOTENCY: Final = "palaver/idempotencyKey"
 """The key of ``_meta`` for an idempotency key, for hosts that add one without the model."""
 _TEXT: Final[Mapping[str, Any]] = {"type": "string"}
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 ProtocolVersion = Annotated[
     str | None,
@@ -66,13 +69,21 @@ class McpMessage(Strict):
     params: dict[str, Any] = Field(default={})
 
 
+class McpErrorData(BaseModel):
+    """The data of an error, for programs; some have more."""
+
+    model_config = LATE | ConfigDict(extra="allow")
+    code: str
+    request_id: str
+
+
 class McpError(BaseModel):
     """The error of a JSON-RPC answer."""
 
     model_config = LATE
     code: int
     message: str
-    data: Any = None
+    data: McpErrorData
 
 
 class McpAnswer(BaseModel):
@@ -88,20 +99,23 @@ class McpAnswer(BaseModel):
 class RpcFault(Exception):
     """A request that JSON-RPC answers with an error.
 
-    ``status`` is the one of HTTP for clients that go by it. Older ones read no body of another than 200.
+    ``word`` is the code of the problem, ``data`` what else clients read there. ``status`` is the one of HTTP for
+    clients that go by it: older ones read no body of another than 200.
     """
 
-    def __init__(self, code: int, message: str, data: Any = None, *, status: int = 200) -> None:
+    def __init__(
+        self, code: int, message: str, word: str | None = None, data: Mapping[str, Any] = NOTHING, *, status: int = 200
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.word = WORDS[code] if word is None else word
         self.data = data
         self.status = status
 
-    @property
-    def error(self) -> dict[str, Any]:
-        """The ``error`` of the answer."""
-        told: dict[str, Any] = {"code": self.code, "message": str(self)}
-        return told if self.data is None else {**told, "data": self.data}
+    def error(self, request_id: str) -> dict[str, Any]:
+        """The ``error`` of the answer to the request of this id of HTTP."""
+        data = {**self.data, "code": self.word, "request_id": request_id}
+        return {"code": self.code, "message": str(self), "data": data}
 
 
 class ClientSide:

@@ -153,7 +153,7 @@ def test_pages_say_the_sentence_of_the_class_and_what_to_do(error_class: str, ac
     (chunk, _) = ChatProjection(RUN).chunks(ended)
     assert chunk == {"type": "error", "errorText": f"{sentence} ({error_class}, some_code, {RUN})"}
     (last,) = RunProjection("thread", "run", RUN).read(ended)
-    assert last == {"type": "RUN_ERROR", "message": f"{sentence} ({RUN})", "code": "some_code"}
+    assert last == {"type": "RUN_ERROR", "message": f"{sentence} ({RUN})", "code": error_class}
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,11 @@ def test_an_end_without_an_error_has_a_sentence(stop: str, sentence: str) -> Non
     assert chunk == {"type": "error", "errorText": f"{sentence} ({stop}, {RUN})"}
     (last,) = RunProjection("thread", "run", RUN).read(ended)
     assert last == {"type": "RUN_ERROR", "message": f"{sentence} ({RUN})", "code": stop}
+
+
+def test_a_stream_that_the_store_has_lost_ends_with_the_class_of_that() -> None:
+    (last,) = RunProjection("thread", "run", RUN).read(written(K.STREAM_REWOUND, first=5, last=9))
+    assert (last["type"], last["code"]) == ("RUN_ERROR", "storage")
 
 
 def test_openhands_declares_those_for_errors_statuses_and_stops() -> None:

@@ -117,7 +117,8 @@ async def test_a_key_that_is_held_to_a_conversation_stays_there(api: World) -> N
     for method in ("tasks/get", "tasks/update", "tasks/cancel"):
         for each in (other, new_run_id("00")):
             answer = await host.send(method, {"taskId": each, "inputResponses": {}})
-            assert answer.json()["error"] == {"code": -32602, "message": "There is no such task."}
+            data = {"code": "run_not_found", "request_id": answer.headers["x-request-id"]}
+            assert answer.json()["error"] == {"code": -32602, "message": "There is no such task.", "data": data}
     assert (await run_of(api, other))["status"] == "queued"
 
 
@@ -172,7 +173,7 @@ async def test_what_is_anothers_is_answered_by_the_same_bytes_as_what_is_not_the
                     commands: list[str] = []
                     with asking_as(api, attacker), counting(commands):
                         answer = await host.send(method, params)
-                    names = (run_id, conversation, agent, *_names(none[1]))
+                    names = (run_id, conversation, agent, *_names(none[1]), answer.headers["x-request-id"])
                     headers = {
                         name: value for name, value in answer.headers.items() if name not in ("x-request-id", "date")
                     }

@@ -7,23 +7,36 @@ import base64
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+import httpx
 import orjson
 import pytest
 
 from api.mcp.states import SCHEMA
 from api.mcp.tables import LIMITS
 from api.mcp.tools import INSTRUCTIONS, tool_of
+from palaver.config.settings import Settings
 from palaver.schemas.models import Message
 from palaver.schemas.schema_faults import tool_schema_faults
+from palaver.secrets.redaction import register_secrets
 from palaver.steps.verdicts import Finish
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from tests.unit.api_world import RUN_ID, World, call
+from tests.unit.api_world import RUN_ID, World, call, world
 from tests.unit.mcp_host import ACCEPT, MODERN, PREFIX, WITH_TASKS, Host, hosted, publish, run_of
 from tests.waiting import aeventually
 
 VERSIONS: Final = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26"]
 ERAS: Final = pytest.mark.parametrize("capabilities", [None, {}], ids=["legacy", "modern"])
 FOUR: Final = ["run_start", "run_get", "run_answer", "run_cancel"]
+KEY: Final = "key-of-the-desk-7f3a"
+KEYED: Final = Settings(redis_url="redis://fake/0", api_keys=f"desk={KEY}")
+
+
+def is_said(answer: httpx.Response) -> dict[str, Any]:
+    """The data of an error, which every error has: the code of the problem, and the id of the request."""
+    data: dict[str, Any] = answer.json()["error"]["data"]
+    assert data["code"]
+    assert data["request_id"] == answer.headers["x-request-id"]
+    return data
 
 
 @pytest.fixture
@@ -91,9 +104,70 @@ async def test_what_is_said_twice_has_to_be_the_same(
     params = {"_meta": {f"{PREFIX}{name}": value for name, value in meta.items()}}
     answer = await Host(api.client, {}).send("tools/list", params, **headers)
     assert (answer.status_code, answer.json()["id"], answer.json()["error"]["code"]) == (status, "1", code)
-    if code == -32022:
-        wanted = {"supported": VERSIONS, "requested": "1999-01-01" if "1999-01-01" in meta.values() else "no date"}
-        assert answer.json()["error"]["data"] == wanted
+    assert is_said(answer)
+
+
+@pytest.mark.parametrize("headers", [True, False], ids=["in both places", "in the header"])
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("1999-01-01", True),
+        ("v999.0.0", True),
+        ("DRAFT-2027-v1+build/7", True),
+        ("2024-11-05", True),
+        ("sk-secret", False),
+        ("plv_0123456789ab", False),
+        ("eyJhbGciOiJIUzI1NiJ9", False),
+        (KEY, False),
+        ("two words", False),
+        ("9" * 33, False),
+    ],
+)
+async def test_a_revision_that_is_not_spoken_is_named_unless_it_may_be_a_key(
+    asked: str, shown: bool, headers: bool
+) -> None:
+    register_secrets(KEYED.secrets)
+    async with world(KEYED) as api:
+        params = {"_meta": {f"{PREFIX}protocolVersion": asked}} if headers else {}
+        host = Host(api.client, {} if headers else None, {"authorization": f"Bearer {KEY}"})
+        answer = await host.send("tools/list", params, **{"mcp-protocol-version": asked})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32022)
+    data = is_said(answer)
+    assert (data["supported"], data["requested"]) == (VERSIONS, asked if shown else "no date")
+    assert data["code"] == "unsupported_version"
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+async def test_an_older_revision_is_spoken_wherever_a_request_names_it(api: World, version: str) -> None:
+    params = {"_meta": {f"{PREFIX}protocolVersion": version}}
+    answer = await Host(api.client).send("tools/list", params, **{"mcp-protocol-version": version})
+    assert answer.status_code == 200
+    assert "resultType" not in answer.json()["result"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "word"),
+    [
+        ("nothing/here", {}, "not_found"),
+        ("tools/list", {"cursor": 7}, "validation_error"),
+        ("tools/list", {"cursor": "x" * 2000}, "invalid_cursor"),
+        ("tools/call", {"name": 7}, "validation_error"),
+        ("tools/call", {"name": "agent_nobody", "arguments": {"message": "x"}}, "not_found"),
+        ("tools/call", {"name": "nothing"}, "not_found"),
+        ("initialize", {}, "validation_error"),
+    ],
+)
+@pytest.mark.parametrize("modern", [True, False])
+async def test_every_error_has_the_code_of_the_problem_and_the_id_of_the_request(
+    api: World, method: str, params: dict[str, Any], word: str, modern: bool
+) -> None:
+    headers = {"mcp-name": "7"} if params.get("name") == 7 else {}
+    answer = await Host(api.client, {} if modern else None).send(method, params, **headers)
+    if method == "initialize" and modern:
+        word = "not_found"
+    if headers and modern:
+        word = "header_mismatch"
+    assert is_said(answer)["code"] == word
 
 
 @pytest.mark.parametrize(

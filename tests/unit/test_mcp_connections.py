@@ -18,7 +18,7 @@ from palaver.config.settings import Settings
 from palaver.errors import RetryableToolError, ToolError, ToolTimeout
 from palaver.tools import ToolContext
 from tests.unit import mcp_process
-from tests.unit.mcp_server import McpServer, Message, answer, error, event, says, serving, stream, tool
+from tests.unit.mcp_server import McpServer, Message, answer, event, says, serving, stream, tool
 from tests.unit.mcp_tools import OpenedTools, opened, opened_at
 from tests.unit.test_guarded_resolver import Names
 from tests.waiting import aeventually
@@ -227,21 +227,6 @@ async def test_a_secret_that_is_not_set_leaves_the_server_to_others(
         assert tools.names == []
         assert "[mcp.s] is left out: NOT_SET is not set" in caplog.text
         assert server.requests == []
-
-
-async def test_a_server_that_speaks_another_revision_by_now_is_asked_which(tmp_path: Path) -> None:
-    server = McpServer(listed=[tool("t")])
-    async with serving(server), opened_at(tmp_path, server) as tools:
-        await tools.call("t")
-        supported = {"supported": ["2025-11-25"]}
-
-        async def behave(server: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
-            return error(message, -32022, status=400, data=supported)
-
-        server.behaviours["t"] = behave
-        assert type(await tools.failure("t")) is RetryableToolError
-        server.behaviours, server.modern = {}, False
-        assert await tools.call("t", {"a": 1}) == '{"a": 1}'
 
 
 async def test_tokens_are_got_with_the_clients_secret_and_renewed_once_they_are_refused(

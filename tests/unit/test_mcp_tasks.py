@@ -213,7 +213,11 @@ async def test_tasks_are_for_who_knows_them_and_are_there(api: World, host: Host
         assert (other.status_code, other.json()["error"]["code"]) == (400, -32020)
     answer = await Host(api.client, {}).send(method, {"taskId": RUN_ID, "inputResponses": {}})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32021)
-    assert answer.json()["error"]["data"] == {"requiredCapabilities": {"extensions": {f"{PREFIX}tasks": {}}}}
+    assert answer.json()["error"]["data"] == {
+        "requiredCapabilities": {"extensions": {f"{PREFIX}tasks": {}}},
+        "code": "missing_capability",
+        "request_id": answer.headers["x-request-id"],
+    }
     assert await error(Host(api.client), method, taskId=RUN_ID) == (200, -32601)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from types import MappingProxyType
 from typing import Any, Final
@@ -35,8 +36,11 @@ from .wire import (
     handshake,
     modern_headers,
     modern_meta,
+    name_in,
     notification,
     request,
+    revision_of,
+    versions_in,
 )
 
 _PROBE: Final = 0.5
@@ -102,13 +106,30 @@ class McpConnection:
         sending()
         self._users[channel] += 1
         try:
-            return await self._exchanged(channel, method, params, name, param_headers or {}, meta or {}, progress)
+            asked = partial(self._exchanged, channel, method, params, name, param_headers or {}, meta or {}, progress)
+            return await self._taken(channel, asked)
         finally:
             self._users[channel] -= 1
             if not self._users[channel]:
                 del self._users[channel]
                 if channel is not self._channel:
                     await channel.close()
+
+    async def _taken(self, channel: ServerChannel, asked: Callable[[], Awaitable[Message]]) -> Message:
+        """Ask, and once more if the server refuses the revision and names it: it has looked at nothing else."""
+        try:
+            try:
+                return await asked()
+            except RpcError as error:
+                if error.code != VERSION_NOT_SUPPORTED or not self._modern or MODERN not in versions_in(error):
+                    raise
+                return await asked()
+        except RpcError as error:
+            if error.code == VERSION_NOT_SUPPORTED:
+                # It is another version of the server by now.
+                self._drop(channel)
+                raise NeverSent("it speaks another revision by now") from error
+            raise
 
     async def _exchanged(
         self,
@@ -136,12 +157,6 @@ class McpConnection:
             answer = await channel.exchange(request(number, method, with_meta), headers, heard)
         except SessionGone:
             self._drop(channel)
-            raise
-        except RpcError as error:
-            if error.code == VERSION_NOT_SUPPORTED:
-                # It is another version of the server by now, and has looked at nothing but the version.
-                self._drop(channel)
-                raise NeverSent("it speaks another revision by now") from error
             raise
         except (Lost, InvalidAnswer):
             if not channel.alive:
@@ -212,21 +227,20 @@ class McpConnection:
         channel = self._make_channel()
         try:
             await channel.open()
-            if await self._is_modern(channel):
-                self._modern = True
-                return channel
-            if not channel.alive:
+            revision = await self._revision(channel)
+            if revision != MODERN and not channel.alive:
                 # An old one that ended itself at a method that it does not know.
                 await channel.close()
                 channel = self._make_channel()
                 await channel.open()
-            self._modern = await self._shake_hands(channel)
+            self._modern = revision == MODERN or await self._shake_hands(channel, revision)
             return channel
         except BaseException:
             await asyncio.shield(channel.close())
             raise
 
-    async def _is_modern(self, channel: ServerChannel) -> bool:
+    async def _revision(self, channel: ServerChannel) -> str:
+        """The revision to go on with: one that begins with a handshake unless the server knows the newest one."""
         method = "server/discover"
         asked = request(next(self._numbers), method, {"_meta": modern_meta(self._does)})
         over_http = isinstance(channel, HttpChannel)
@@ -234,53 +248,46 @@ class McpConnection:
             async with asyncio.timeout(None if over_http else _PROBE * self._timeout):
                 answer = await channel.exchange(asked, modern_headers(method, None), _ignore)
         except RpcError as error:
+            if versions := versions_in(error):
+                return revision_of(versions)
             # Optional over HTTP, where a method that is not there is a page that is not there.
-            return over_http and error.status == 404 and error.code == METHOD_NOT_FOUND
+            return MODERN if over_http and error.status == 404 and error.code == METHOD_NOT_FOUND else OLDER[0]
         except RequestRefused as error:
             if error.status in (401, 403) or 300 <= error.status < 400:
                 raise
-            return False
+            return OLDER[0]
         except (InvalidAnswer, TimeoutError):
-            return False
+            return OLDER[0]
         except Lost:
             if over_http:
                 raise
-            return False
+            return OLDER[0]
         result = answer["result"]
         versions = result.get("supportedVersions")
-        self.server = _named(result.get("serverInfo") or _stamped(result))
-        return isinstance(versions, list) and MODERN in versions
+        self.server = name_in(result)
+        return revision_of(versions) if versions and isinstance(versions, list) else OLDER[0]
 
-    async def _shake_hands(self, channel: ServerChannel) -> bool:
-        """Begin a session; tell whether the server refuses to, because it is a newer one that was slow to say so."""
-        asked = request(next(self._numbers), "initialize", handshake())
+    async def _shake_hands(self, channel: ServerChannel, revision: str) -> bool:
+        """Begin a session, in another revision if the server refuses this one and names it; tell whether that is the
+        newest, which has none: it was slow to say so."""
         try:
-            answer = await channel.exchange(asked, {}, _ignore)
+            answer = await self._begun(channel, revision)
         except RpcError as error:
-            supported = error.data.get("supported") if isinstance(error.data, dict) else None
-            if error.code == VERSION_NOT_SUPPORTED and isinstance(supported, list) and MODERN in supported:
+            if not (versions := versions_in(error)) or (named := revision_of(versions)) == revision:
+                raise
+            if named == MODERN:
                 return True
-            raise
+            answer = await self._begun(channel, named)
         version = answer["result"].get("protocolVersion")
         if version not in OLDER:
             raise RequestRefused(f"it speaks {str(version)[:40]!r}, which nobody here does")
-        self.server = _named(answer["result"].get("serverInfo"))
+        self.server = name_in(answer["result"])
         await channel.notify(notification("notifications/initialized", {}), {})
         return False
+
+    async def _begun(self, channel: ServerChannel, revision: str) -> Message:
+        return await channel.exchange(request(next(self._numbers), "initialize", handshake(revision)), {}, _ignore)
 
 
 def _ignore(_: Message) -> None:
     """Nobody waits for a notification."""
-
-
-def _stamped(result: Mapping[str, Any]) -> object:
-    meta = result.get("_meta")
-    return meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
-
-
-def _named(info: object) -> str:
-    """The name and version in what a server says of itself, in printable characters."""
-    if not isinstance(info, dict):
-        return ""
-    words = (str(info.get(field, ""))[:60] for field in ("name", "version"))
-    return " ".join("".join(char for char in word if char.isprintable()) for word in words).strip()

@@ -153,9 +153,39 @@ def modern_headers(method: str, name: str | None) -> dict[str, str]:
     return headers if name is None else {**headers, "Mcp-Name": header_value(name)}
 
 
-def handshake() -> dict[str, Any]:
+def handshake(revision: str) -> dict[str, Any]:
     """The parameters of ``initialize``."""
-    return {"protocolVersion": OLDER[0], "capabilities": {}, "clientInfo": _CLIENT}
+    return {"protocolVersion": revision, "capabilities": {}, "clientInfo": _CLIENT}
+
+
+def revision_of(versions: list[Any]) -> str:
+    """The newest revision in a server's list that this client speaks.
+
+    Raises:
+        RequestRefused: there is none.
+    """
+    for known in (MODERN, *OLDER):
+        if known in versions:
+            return known
+    named = ", ".join(repr(str(each)[:40]) for each in versions[:5])
+    raise RequestRefused(f"it speaks {named or 'no revision'}, which nobody here does: {MODERN}, {', '.join(OLDER)}")
+
+
+def name_in(result: Mapping[str, Any]) -> str:
+    """The name and version that a server gives itself with a result, in printable characters."""
+    meta = result.get("_meta")
+    info = result.get("serverInfo") or (meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None)
+    if not isinstance(info, dict):
+        return ""
+    words = (str(info.get(field, ""))[:60] for field in ("name", "version"))
+    return " ".join("".join(char for char in word if char.isprintable()) for word in words).strip()
+
+
+def versions_in(error: RpcError) -> list[Any]:
+    """The revisions that a server names as it refuses one; empty if it names none, or refuses something else."""
+    named = error.data.get("supported") if isinstance(error.data, dict) else None
+    refuses = error.code in (VERSION_NOT_SUPPORTED, INVALID_PARAMS)
+    return named if refuses and isinstance(named, list) else []
 
 
 def header_value(text: str) -> str:
