@@ -1,10 +1,12 @@
 """Pages of other origins that may read answers: those that a setting names, exactly as they are.
 
-They bring a key or a token in a header. There are no cookies, so nothing is allowed to come with credentials.
+They bring a key or a token in a header, and whatever other headers their client has: a library for pages adds some of
+its own with each version. There are no cookies, so nothing is allowed to come with credentials.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -14,13 +16,13 @@ from starlette.types import Scope
 from palaver.config.settings import Settings
 
 _METHODS: Final = "GET, POST, PUT, PATCH, DELETE"
-_HEADERS: Final = (
-    "Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, MCP-Protocol-Version, Mcp-Method, Mcp-Name, "
-    "Prefer, Traceparent, X-Request-Id, X-Session-API-Key"
+_HEADERS: Final = re.compile(
+    rb"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}(?:[ \t]*,[ \t]*[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}){0,99}"
 )
+"""The names of headers that a page would send, as a browser lists them."""
 _EXPOSED: Final = (
-    "Idempotency-Replayed, Link, Location, Palaver-Incomplete, Palaver-Steered, Preference-Applied, Retry-After, "
-    "WWW-Authenticate, X-Request-Id"
+    "ETag, Idempotency-Replayed, Link, Location, Palaver-Incomplete, Palaver-Steered, "
+    "Preference-Applied, Retry-After, WWW-Authenticate, X-Request-Id, X-Should-Retry, X-Vercel-AI-UI-Message-Stream"
 )
 _LASTS: Final = "600"
 """Seconds for which a browser need not ask again whether it may ask."""
@@ -47,11 +49,8 @@ class Cors:
         asks = scope.get("method") == "OPTIONS" and b"access-control-request-method" in asked
         if not asks or asked.get(b"origin") not in self._origins:
             return None
-        return Response(
-            status_code=204,
-            headers={
-                "Access-Control-Allow-Methods": _METHODS,
-                "Access-Control-Allow-Headers": _HEADERS,
-                "Access-Control-Max-Age": _LASTS,
-            },
-        )
+        named = asked.get(b"access-control-request-headers", b"").strip()
+        headers = {"Access-Control-Allow-Methods": _METHODS, "Access-Control-Max-Age": _LASTS}
+        if _HEADERS.fullmatch(named):
+            headers["Access-Control-Allow-Headers"] = named.decode()
+        return Response(status_code=204, headers=headers)

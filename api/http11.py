@@ -50,6 +50,10 @@ class Http11(Bounded, HttpToolsProtocol):
         self._in_head = False
         self._unfinished = 0
         """Bytes of the head that is not whole, or since the last one of a body."""
+        self._line = b""
+        """What a head begins in, until its first line was checked; the end of a body may stand before it."""
+        self._before = 0
+        """Bytes of that body. One in chunks ends with a piece that is fed."""
         self._held = b""
         """What has come behind a request that is answered now: one piece, as nothing is read then."""
 
@@ -95,6 +99,10 @@ class Http11(Bounded, HttpToolsProtocol):
     def _fed(self, data: bytes) -> bytes:
         """Feed the parser. Return what is to be fed next, before what comes."""
         self._unfinished += len(data)
+        if not self._in_head:
+            self._line, self._before = data, 0
+        elif self._line:
+            self._line += data
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as asked:
@@ -102,6 +110,8 @@ class Http11(Bounded, HttpToolsProtocol):
                 self.handle_websocket_upgrade()
             else:
                 return self._as_if_not_asked() + data[asked.args[0] :]
+        if not self._in_head:
+            self._line = b""
         return b""
 
     def _as_if_not_asked(self) -> bytes:
@@ -123,15 +133,18 @@ class Http11(Bounded, HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header. What stands behind a body is let go: nobody asks for it."""
         if self._in_head:
+            self._check_line()
             super().on_header(name, value.rstrip(b" \t"))
 
     def on_headers_complete(self) -> None:
         """Begin the request, unless it is for no host or for several, which the parser lets pass (RFC 9112, 3.2)."""
+        self._check_line()
         self._in_head, self._unfinished = False, 0
         version, hosts = self.parser.get_http_version(), sum(name == b"host" for name, _ in self.headers)
         if version not in _VERSIONS or hosts > 1 or (hosts == 0 and version == "1.1"):
             raise ValueError("no request of HTTP/1.1")
-        if self.parser.get_method() == b"CONNECT":
+        place = self.url.partition(b"://")[2].partition(b"/")[0] if self.url[:1] not in b"/*" else None
+        if self.parser.get_method() == b"CONNECT" or place not in (None, dict(self.headers).get(b"host")):
             raise ValueError("no proxy")
         if self.parser.should_upgrade():
             # Whether it may is a question of the path, which uvicorn reads later.
@@ -140,9 +153,21 @@ class Http11(Bounded, HttpToolsProtocol):
                 return
         super().on_headers_complete()
 
+    def _check_line(self) -> None:
+        """Check the first line of a head, once: the parser lets pass several blanks in it, and a fragment."""
+        if not self._line:
+            return
+        line = b"%b %b HTTP/%b\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        as_said = self._line.startswith(line, self._before)
+        # Empty lines may come before it.
+        if b"#" in self.url or not (as_said or self._line[self._before :].lstrip(b"\r\n").startswith(line)):
+            raise ValueError("no request line of HTTP/1.1")
+        self._line = b""
+
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
         self._unfinished = 0
+        self._before += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -39,6 +39,11 @@ _MAX_URL: Final = limit_of("url")
 _MAX_HEADERS: Final = limit_of("headers")
 _MAX_HEADER_COUNT: Final = limit_of("header_count")
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
+_ONCE: Final = frozenset(
+    b"authorization content-encoding content-type host last-event-id mcp-method mcp-name mcp-protocol-version "
+    b"mcp-session-id origin sec-fetch-site transfer-encoding x-session-api-key".split()
+)
+"""Headers that decide something: of two, one program takes the first and another the last."""
 _REFUSED: Final = 1008
 """The code with which a WebSocket is closed if its opening request is refused."""
 
@@ -210,10 +215,17 @@ def _check_limits(scope: Scope, headers: dict[bytes, Any]) -> None:
     if size > _MAX_HEADERS or len(scope["headers"]) > _MAX_HEADER_COUNT:
         count_exceeded("headers" if size > _MAX_HEADERS else "header_count")
         raise Problem("headers_too_large", f"At most {_MAX_HEADER_COUNT} headers of {_MAX_HEADERS} bytes together.")
-    if b"transfer-encoding" in headers and b"content-length" in headers:
-        # Servers disagree about where such a body ends; one behind a proxy could be made to smuggle requests.
-        raise Problem(
-            "malformed_request",
-            "Content-Length and Transfer-Encoding together.",
-            headers={"Connection": "close"},
-        )
+    # Servers disagree about what such a request is, or where its body ends: behind a proxy it may smuggle another in.
+    if len(headers) < len(scope["headers"]):
+        names = [name for name, _ in scope["headers"]]
+        if twice := next((name for name in _ONCE if names.count(name) > 1), None):
+            raise _malformed(f"{twice.decode().title()} more than once.")
+    if b"transfer-encoding" in headers:
+        if b"content-length" in headers:
+            raise _malformed("Content-Length and Transfer-Encoding together.")
+        if headers[b"transfer-encoding"].lower() != b"chunked" or scope.get("http_version") == "1.0":
+            raise _malformed("Transfer-Encoding can be chunked, in HTTP/1.1, and nothing else.")
+
+
+def _malformed(detail: str) -> Problem:
+    return Problem("malformed_request", detail, headers={"Connection": "close"})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from palaver.config.roles import PROGRAMS, ROLES, become, become_program
@@ -23,6 +25,7 @@ def main() -> None:
     Exits 0, 1 (the run did not complete, or you said no), 2 (usage, 4xx), 3 (no API) or 130 (Ctrl-C).
     A role of a server becomes its program, and exits as that does.
     """
+    _open_streams()
     if sys.argv[1:2] and sys.argv[1] in ROLES:
         become(sys.argv[1], sys.argv[2:])
     if sys.argv[1:2] and sys.argv[1] in PROGRAMS:
@@ -33,16 +36,40 @@ def main() -> None:
             # A model may write what the terminal's encoding has no letter for.
             stream.reconfigure(errors="replace")
     if sys.platform == "win32":
-        command()
+        _written(command)
     else:
         # A signal ends any wait: Python looks which ones have come, and waits for the rest of the time.
         signal.signal(signal.SIGALRM, lambda *_: None)
         signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
         try:
-            command()
+            _written(command)
         finally:
             # Python takes its handlers back when it ends: the next alarm would kill what is left of the process.
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _open_streams() -> None:
+    """Give a process the standard streams that it was started without: it would open its first connections in their
+    place."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            place = os.open(os.devnull, os.O_RDWR)
+            if place != number:
+                os.dup2(place, number)
+                os.close(place)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def _written(command: Callable[[], object]) -> None:
+    """Call ``command``; what it cannot write, such as its answer to a disk that is full, is a sentence."""
+    try:
+        command()
+    except OSError as error:
+        # What is still to be written is not tried again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        with suppress(OSError):
+            print(f"palaver: {error.filename or 'standard output'}: {error.strerror or error}.", file=sys.stderr)
+        sys.exit(2)
 
 
 def _command() -> Callable[[], object]:

@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from palaver.client.environment import authorities_for, proxy_for
 from palaver.errors import ConfigurationError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
-_DIRECT: Final = {f"all://{host}": None for host in ("127.0.0.1", "localhost", "[::1]")}
-"""No proxy of the environment is asked for this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,21 @@ class Config:
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """Arguments for httpx's clients. Redirects are not followed: they would carry the key away."""
+        """Arguments for httpx's clients. Redirects are not followed: they would carry the key away.
+
+        Raises:
+            ConfigurationError: the environment has a proxy or certificates for this address that cannot be used.
+        """
         headers = {"User-Agent": "palaver", "Accept": "application/json"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
-        return {"base_url": self.url, "headers": headers, "mounts": dict(_DIRECT), "follow_redirects": False}
+        url = httpx.URL(self.url)
+        proxy = proxy_for(url)
+        return {
+            "base_url": url,
+            "headers": headers,
+            "proxy": proxy,
+            "verify": authorities_for(url, proxy),
+            "trust_env": False,
+            "follow_redirects": False,
+        }

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import httpx
 
+from palaver.client.environment import through
 from palaver.client.errors import ConnectionFailed
 from palaver.client.requests.request import Request
 
@@ -34,6 +35,6 @@ def lost(url: str, request: Request, error: httpx.RequestError) -> ConnectionFai
         httpx.PoolTimeout: "no free connection in time",
     }
     reason = words.get(type(error)) or str(error).strip() or type(error).__name__
-    failed = ConnectionFailed(url, reason, perhaps_done=not isinstance(error, _NEVER_SENT))
+    failed = ConnectionFailed(url, reason + through(httpx.URL(url)), perhaps_done=not isinstance(error, _NEVER_SENT))
     failed.run_id = request.run_id
     return failed

@@ -35,8 +35,7 @@ async def test_a_named_page_asks_and_reads(api: World, page: str) -> None:
     preflight = await api.client.options("/v1/runs", headers={**origin, **ASKS})
     assert (preflight.status_code, allowed(preflight), preflight.content) == (204, page, b"")
     assert "POST" in preflight.headers["access-control-allow-methods"]
-    for name in ("authorization", "content-type", "idempotency-key", "last-event-id"):
-        assert name in preflight.headers["access-control-allow-headers"].lower()
+    assert preflight.headers["access-control-allow-headers"] == ASKS["Access-Control-Request-Headers"]
     answer = await api.client.post("/v1/runs", json=BODY, headers={**origin, **BEARER})
     assert (answer.status_code, allowed(answer)) == (202, page)
     assert "Location" in answer.headers["access-control-expose-headers"]
@@ -58,6 +57,45 @@ async def test_other_pages_do_not(api: World, page: str) -> None:
     )
     answer = await api.client.get("/v1/runs", headers={"Origin": page, **BEARER})
     assert (answer.status_code, allowed(answer), answer.headers["vary"]) == (200, None, "Origin")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "authorization,content-type,openai-organization,openai-project,user-agent,x-stainless-arch,x-stainless-lang,"
+        "x-stainless-os,x-stainless-package-version,x-stainless-retry-count,x-stainless-runtime,"
+        "x-stainless-runtime-version,x-stainless-timeout,x-stainless-helper-method,x-stainless-poll-helper",
+        "authorization,content-type,last-event-id,mcp-method,mcp-name,mcp-protocol-version,mcp-session-id",
+        "anthropic-dangerous-direct-browser-access, anthropic-version, content-type, x-api-key",
+        "accept,authorization,cache-control,content-type,user-agent",
+        "baggage,content-type,if-match,if-none-match,idempotency-key,prefer,sentry-trace,traceparent,tracestate",
+        "x-request-id,x-session-api-key",
+    ],
+    ids=["OpenAI", "MCP", "Anthropic", "kits", "ours and traces", "OpenHands"],
+)
+@pytest.mark.parametrize("path", ["/v1/runs", "/openai/v1/responses", "/mcp", "/ui/chat", "/ag-ui/agent"])
+async def test_a_named_page_may_send_what_its_client_adds(api: World, path: str, sent: str) -> None:
+    origin = {"Origin": PAGE, "Sec-Fetch-Site": "cross-site"}
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": sent}
+    preflight = await api.client.options(path, headers={**origin, **asks})
+    assert (preflight.status_code, preflight.headers["access-control-allow-headers"]) == (204, sent)
+
+
+@pytest.mark.parametrize("sent", ["", "a b", "a;b", "a\tb", "a,," + "b" * 200, ",".join("a" * 101)])
+async def test_what_names_no_headers_allows_none(api: World, sent: str) -> None:
+    asks = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": sent}
+    preflight = await api.client.options("/v1/runs", headers={"Origin": PAGE, **asks})
+    assert (preflight.status_code, allowed(preflight)) == (204, PAGE)
+    assert "access-control-allow-headers" not in preflight.headers
+
+
+async def test_what_its_client_reads_is_shown_to_it(api: World) -> None:
+    answer = await api.client.get("/v1/runs", headers={"Origin": PAGE, **BEARER})
+    shown = {name.strip().lower() for name in answer.headers["access-control-expose-headers"].split(",")}
+    assert shown >= {
+        "x-request-id", "retry-after", "location", "link", "etag", "x-should-retry", "www-authenticate",
+        "idempotency-replayed", "preference-applied", "x-vercel-ai-ui-message-stream",
+    }  # fmt: skip
 
 
 async def test_what_is_no_preflight_is_an_ordinary_request(api: World) -> None:

@@ -130,3 +130,16 @@ def test_each_request_is_heard_once_with_its_own_body(requests: Sequence[Request
     heard, statuses = asyncio.run(_served([piece for piece in pieces if piece]))
     assert heard == [("/read", request.body) if request.reads else ("/leave", None) for request in requests]
     assert statuses == [b"200"] * len(requests)
+
+
+@pytest.mark.parametrize(
+    "wire", [b"GET  /leave HTTP/1.1\r\n", b"GET /leave  HTTP/1.1\r\n", b"GET /leave#a HTTP/1.1\r\n"]
+)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+async def test_a_request_line_has_two_blanks_and_no_fragment_in_whatever_pieces(wire: bytes, size: int) -> None:
+    """Behind a body, too, whose piece it begins in."""
+    good = Request(True, b"GET /leave HTTP/1.1\r\n", (), b"", b"").on_the_wire()
+    sent = good + wire + b"Host: a\r\nA: b\r\n\r\n"
+    heard, statuses = await _served([sent[at : at + size] for at in range(0, len(sent), size)])
+    assert heard == [("/read", b"GET /leave HTTP/1.1\r\n")]
+    assert statuses == [b"200", b"400"]

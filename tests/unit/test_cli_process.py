@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -142,3 +143,26 @@ class TestProcess:
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert done.stderr == "(0.0, 0.0)\n"
+
+    @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+    def test_streams_that_are_closed_are_nothing_to_fail_for(self, api: ScriptedAPI, closed: str) -> None:
+        assert _in_a_shell(api, f"run hi --model fake/echo {closed}") == (0, "")
+
+    @pytest.mark.parametrize("command", ["list", "run hi --model fake/echo --json", "--help"])
+    def test_a_disk_that_is_full_is_said(self, api: ScriptedAPI, command: str) -> None:
+        api.on("GET", RUNS, answer({"data": [COMPLETED], "next": None}))
+        full = "palaver: standard output: No space left on device.\n"
+        assert _in_a_shell(api, f"{command} >/dev/full") == (2, full)
+
+
+def _in_a_shell(api: ScriptedAPI, command: str) -> tuple[int, str]:
+    """The exit code, and what was said on standard error."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{shlex.quote(sys.executable)} -m palaver.cli {command}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, "PALAVER_URL": api.url},
+        text=True,
+        timeout=30,
+    )
+    return done.returncode, done.stderr
