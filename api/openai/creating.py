@@ -22,7 +22,8 @@ from .agents import agent_of, options_of
 from .answering import answer_calls, refuse_answers, refuse_past_question
 from .begun import BegunResponse, RequestKey
 from .ids import ResponseId
-from .inputs import ClientInput, read_input
+from .inputs import ClientInput
+from .references import ReferringInput, resolved
 from .servers import servers_of
 from .states import BACKGROUND, MODEL, PREVIOUS, REQUEST, read_response
 from .tables import TIERS
@@ -40,22 +41,41 @@ async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate,
         UnknownRun, UnknownConversation, StateConflict: what it goes on with is not there, or is not as it would have to
             be; and whatever ``submit`` and ``act`` raise.
     """
-    given = read_input(body.input)
     if body.previous_response_id is not None and body.conversation is not None:
         why = "cannot be together with conversation: both say what to go on with"
         raise Refused.at("/previous_response_id", why)
     if body.truncation not in (None, "disabled", "auto"):
         raise Refused.at("/truncation", "must be auto or disabled")
+    referring = await resolved(backend, caller, body.input)
     if body.previous_response_id is not None:
-        return await _after_response(backend, caller, body, given, key)
+        return await _after_response(backend, caller, body, referring, key)
     if body.conversation is not None:
-        return await _in_conversation(backend, caller, body, given, key)
+        return await _in_conversation(backend, caller, body, referring, key)
+    if referring.newest is not None and (begun := await _going_on(backend, caller, referring, key)):
+        return begun
+    given = referring.read()
     refuse_answers(given)
     return await _submitted(backend, caller, body, given, key)
 
 
+async def _going_on(
+    backend: Backend, caller: Caller, referring: ReferringInput, key: RequestKey
+) -> BegunResponse | None:
+    """Go on with the response that the last reference is about, if the input answers calls that it has ended with; what
+    comes before is in its conversation. None if there is nothing to go on with: what was said is said anew."""
+    before = referring.newest
+    if before is None:
+        return None
+    run, projection = await read_response(backend, before)
+    given = referring.answering(projection.output) if projection.ended_by_call else None
+    over = run.status.terminal and projection.part == before.part
+    if given is None or (over and not given.decisions):
+        return None
+    return await answer_calls(backend, caller, given, key, before, run, projection)
+
+
 async def _after_response(
-    backend: Backend, caller: Caller, body: ResponseCreate, given: ClientInput, key: RequestKey
+    backend: Backend, caller: Caller, body: ResponseCreate, referring: ReferringInput, key: RequestKey
 ) -> BegunResponse:
     try:
         before = ResponseId.read(body.previous_response_id or "")
@@ -64,6 +84,7 @@ async def _after_response(
         run, projection = await read_response(backend, before)
     except UnknownRun:
         raise Refused("run_not_found", "previous_response_id is not a response, or not any more.") from None
+    given = referring.read(run.conversation_id)
     if given.answers:
         return await answer_calls(backend, caller, given, key, before, run, projection)
     if projection.ended_by_call:
@@ -117,12 +138,13 @@ async def _end_of(backend: Backend, run: Run) -> int:
 
 
 async def _in_conversation(
-    backend: Backend, caller: Caller, body: ResponseCreate, given: ClientInput, key: RequestKey
+    backend: Backend, caller: Caller, body: ResponseCreate, referring: ReferringInput, key: RequestKey
 ) -> BegunResponse:
     conversation_id = body.conversation_id or ""
     if caller.conversation is not None:
         await operations.keep_to_conversation(backend, caller, conversation_id)
     conversation = await operations.read_conversation(backend, conversation_id)
+    given = referring.read(conversation_id)
     if given.answers:
         if conversation.active_run is None:
             refuse_answers(given)

@@ -143,7 +143,7 @@ class GrowingItems:
         """Return the id of an item of an attempt. It follows from the log, but where an attempt is made again that did
         not fail."""
         failed = self._failed[step]
-        item_id = self._out.id_of(kind, step, *([failed] if failed else []))
+        item_id = self._out.id_of(kind, step, *([f"f{failed}"] if failed else []))
         self._opened[item_id] += 1
         again = self._opened[item_id]
         return f"{item_id}_again{again - 1}" if again > 1 else item_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,6 +13,8 @@ from palaver.schemas.mcp_servers import tool_name
 from .items import SERVER
 
 _LATE: Final = "comes behind other messages: what it says goes into the instructions, or stands first"
+_ACTION: Final = re.compile("act_[0-9a-f]{24}")
+"""The action that an item asks for a decision on, at the beginning of its id."""
 _ECHOES: Final = ("reasoning", "mcp_list_tools", "mcp_approval_request")
 """Items of an output that say nothing to a model when they come back: the log has what they stand for."""
 
@@ -70,7 +73,7 @@ def _items_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return [{"type": "function_call_output", "call_id": call_id, "output": output}]
     calls = message.get("tool_calls")
     items = list[Mapping[str, Any]]()
-    if not calls or message.get("content"):
+    if message.get("content") or not (calls or message.get("role") == "assistant"):
         items.append({**message, "type": "message"})
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
@@ -115,6 +118,9 @@ class _Reading:
     def _message(self, item: Mapping[str, Any]) -> None:
         role = item.get("role")
         content = self._content(item.get("content"))
+        if role == "assistant" and not content:
+            # It says nothing: clients write one where a model has only called.
+            return
         match role:
             case "system" | "developer":
                 if self._into.messages:
@@ -184,7 +190,12 @@ class _Reading:
         self._add_call(call_id, called, self._text(item, "arguments"))
         output = item.get("output")
         self._into.messages.append(
-            {"role": "tool", "call_id": call_id, "content": output if isinstance(output, str) else ""}
+            {
+                "role": "tool",
+                "call_id": call_id,
+                "content": output if isinstance(output, str) else "",
+                "is_error": item.get("status") == "failed",
+            }
         )
 
     def _decision(self, item: Mapping[str, Any]) -> None:
@@ -193,7 +204,9 @@ class _Reading:
             raise self._refused("/approve", "validation_error", "must be true or false")
         if not isinstance(reason, str | None):
             raise self._refused("/reason", "validation_error", "must be a text")
-        self._into.decisions[self._text(item, "approval_request_id")] = approve, reason
+        request = self._text(item, "approval_request_id")
+        action = _ACTION.match(request)
+        self._into.decisions[action[0] if action else request] = approve, reason
 
     def _text(self, item: Mapping[str, Any], name: str) -> str:
         value = item.get(name)

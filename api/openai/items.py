@@ -9,6 +9,8 @@ from palaver.schemas.arguments import as_json
 from palaver.schemas.content import parts_from, text_of
 from palaver.schemas.mcp_servers import JOINT, own_label
 
+from .ids import ResponseId
+
 SERVER: Final = "palaver"
 """The label of the server that runs an agent's tools, as clients have it: an MCP server."""
 
@@ -75,10 +77,11 @@ def _whose(labels: Labels, tool: str) -> dict[str, str]:
     return {"server_label": label, "name": tool.removeprefix(f"{label}{JOINT}")}
 
 
-def approval_item(action: Mapping[str, Any], labels: Labels = ()) -> dict[str, Any]:
-    """Return a call that waits until somebody has decided."""
+def approval_item(action: Mapping[str, Any], response: ResponseId, labels: Labels = ()) -> dict[str, Any]:
+    """Return a call that waits until somebody has decided. Its id says which response asks: clients may have nothing
+    else of it when they answer."""
     return {
-        "id": action["id"],
+        "id": f"{action['id']}_{response.tail}",
         "type": "mcp_approval_request",
         **_whose(labels, action["tool"]),
         "arguments": as_json(action["arguments"]),
@@ -91,12 +94,12 @@ def text_in(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else text_of(parts_from(content))
 
 
-def approval_response_item(decided: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a decision on a call."""
+def approval_response_item(request: str, decided: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a decision on a call that an item has asked for."""
     return {
-        "id": f"mcpa_{decided['action_id']}",
+        "id": f"mcpa_{request}",
         "type": "mcp_approval_response",
-        "approval_request_id": decided["action_id"],
+        "approval_request_id": request,
         "approve": decided["decision"] in ("approve", "edit"),
         "reason": decided.get("reason"),
     }

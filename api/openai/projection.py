@@ -50,23 +50,23 @@ _ENDS: Final[Mapping[str, str]] = {
 
 
 class ResponseProjection:
-    """The events of one response, made of those of its run, which come in order from the first one on."""
+    """The events of one response, made of those of its run, which come in order from the first one on; with ``every``
+    those of all responses that the run is."""
 
-    def __init__(self, response: ResponseId, agent: AgentSpec) -> None:
-        self._response = response
+    def __init__(self, response: ResponseId, agent: AgentSpec, *, every: bool = False) -> None:
         self._agent = agent
         self._labels = tuple(agent.mcp_servers)
         self._by_client = {tool.name for tool in agent.client_tools}
         self._makers: dict[str, Callable[[StoredEvent, Mapping[str, Any]], None]] = {
             kind: getattr(self, f"_{part}") for kind, part in EVENTS.items() if part
         }
-        self._out = ResponseWriter(response)
+        self._out = ResponseWriter(response, every=every)
         self.growing = GrowingItems(self._out)
         """The items that grow: it tells what a delta is that only adds to one."""
         self._interrupted_at = -1
         self._calls: dict[str, CallBegun] = {}
-        self._requests: set[str] = set()
-        """Ids of actions that were asked for as approvals."""
+        self._requests: dict[str, str] = {}
+        """The items that ask for approvals, by the ids of their actions."""
         self.input: list[dict[str, Any]] = []
         """The items that the client sent for it."""
         self.waiting = True
@@ -92,7 +92,7 @@ class ResponseProjection:
     @property
     def done(self) -> bool:
         """True if the response is whole: nothing more comes of it."""
-        return self.has_ended(self._response.part)
+        return self.has_ended(self._out.response.part)
 
     def has_ended(self, part: int) -> bool:
         """Tell whether a part of the run is whole."""
@@ -101,12 +101,12 @@ class ResponseProjection:
     @property
     def ended_by_call(self) -> bool:
         """True if it is whole, and ends with calls that the client answers or has answered."""
-        return self.done and self._interrupted_at == self._response.part
+        return self.done and self._interrupted_at == self._out.response.part
 
     @property
     def begun(self) -> bool:
         """True if there is such a response."""
-        return self.part >= self._response.part
+        return self.part >= self._out.response.part
 
     def read(self, event: StoredEvent, thoughts: str = "") -> list[ShownEvent]:
         """Take the next event, and return what it is here. ``thoughts`` are those before a message, where they are not
@@ -140,7 +140,7 @@ class ResponseProjection:
         self._out.begin_part()
         self.waiting = False
         self._out.show("response.created")
-        self._out.show("response.in_progress" if self._response.part else "response.queued")
+        self._out.show("response.in_progress" if self._out.response.part else "response.queued")
 
     def _started(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         if self.part == 0:
@@ -186,7 +186,7 @@ class ResponseProjection:
     def _message(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         if not self._of_model(data):
             if self._out.mine and not data.get("nudge"):
-                self.input += input_items(f"{self._response.tail}_{event.seq}", data["message"])
+                self.input += input_items(f"{self._out.response.tail}_i{event.seq}", data["message"])
             return
         message, step = data["message"], data["step"]
         text, status = text_in(message), "incomplete" if message.get("partial") else "completed"
@@ -201,7 +201,7 @@ class ResponseProjection:
             self._out.go_to(_CALLS + _OF_CALL * place)
             by_client = call["name"] in self._by_client
             kind = "fc" if by_client else "mcp"
-            made = self._calls[call["id"]] = CallBegun(call, self._out.id_of(kind, step, place), by_client)
+            made = self._calls[call["id"]] = CallBegun(call, (kind, step, place), by_client)
             if by_client:
                 self._function(made)
             elif call["id"] in refused or not self._agent.approvals.ask(
@@ -216,18 +216,19 @@ class ResponseProjection:
     def _function(self, made: CallBegun) -> None:
         index, call = self._out.next_index(), made.call
         self._out.show(
-            "response.output_item.added", output_index=index, item=function_item(made.item, call, "in_progress")
+            "response.output_item.added",
+            output_index=index,
+            item=function_item(self._out.id_of(*made.named), call, "in_progress"),
         )
-        place = {"item_id": made.item, "output_index": index}
+        place = {"item_id": self._out.id_of(*made.named), "output_index": index}
         self._out.show("response.function_call_arguments.delta", **place, delta=call["arguments"])
         self._out.show("response.function_call_arguments.done", **place, name=call["name"], arguments=call["arguments"])
-        self._out.whole(index, function_item(made.item, call, "completed"))
+        self._out.whole(index, function_item(self._out.id_of(*made.named), call, "completed"))
 
     def _open_call(self, made: CallBegun) -> None:
         made.index = index = self._out.next_index()
-        place = {"item_id": made.item, "output_index": index}
-        item = server_item(made.item, self._labels, made.call, "in_progress", request=made.request)
-        self._out.show("response.output_item.added", output_index=index, item=item)
+        place = {"item_id": self._out.id_of(*made.named), "output_index": index}
+        self._out.show("response.output_item.added", output_index=index, item=self._server_item(made, "in_progress"))
         self._out.show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
         self._out.show("response.mcp_call.in_progress", **place)
 
@@ -236,15 +237,18 @@ class ResponseProjection:
         if index is None:
             return
         if status != "incomplete":
-            self._out.show(f"response.mcp_call.{status}", item_id=made.item, output_index=index)
-        self._out.whole(index, server_item(made.item, self._labels, made.call, status, output, made.request))
+            self._out.show(f"response.mcp_call.{status}", item_id=self._out.id_of(*made.named), output_index=index)
+        self._out.whole(index, self._server_item(made, status, output))
+
+    def _server_item(self, made: CallBegun, status: str, output: str | None = None) -> dict[str, Any]:
+        return server_item(self._out.id_of(*made.named), self._labels, made.call, status, output, made.request)
 
     def _tool_result(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         message = data["message"]
         made = self._calls.pop(message["call_id"], None)
         if made is None or made.by_client:
-            if made is not None and self._out.mine and self._response.part:
-                self.input.append(output_item(made.item, message))
+            if made is not None and self._out.mine and self._out.response.part:
+                self.input.append(output_item(self._out.id_of(*made.named), message))
             return
         if made.index is None:
             self._open_call(made)
@@ -254,18 +258,19 @@ class ResponseProjection:
     def _action(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         action = data["action"]
         if action["type"] == "approval":
-            self._requests.add(action["id"])
-            item, index = approval_item(action, self._labels), self._out.next_index()
+            item, index = approval_item(action, self._out.current, self._labels), self._out.next_index()
+            self._requests[action["id"]] = item["id"]
             self._out.show("response.output_item.added", output_index=index, item=item)
             self._out.whole(index, item)
 
     def _decision(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         made = self._calls.get(data["call_id"])
-        if made is None or data["action_id"] not in self._requests:
+        request = self._requests.get(data["action_id"])
+        if made is None or request is None:
             return
-        made.request = data["action_id"]
+        made.request = request
         if self._out.mine:
-            self.input.append(approval_response_item(data))
+            self.input.append(approval_response_item(request, data))
         if data["decision"] == "edit":
             made.call = {**made.call, "arguments": data["arguments"]}
         if data["decision"] in ("approve", "edit") and made.index is None:

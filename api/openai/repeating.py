@@ -20,6 +20,7 @@ from .begun import BegunResponse, RequestKey
 from .creating import begin_response
 from .ids import ResponseId
 from .inputs import read_input
+from .references import without_references
 from .states import REQUEST
 from .wire import ResponseCreate
 
@@ -49,7 +50,7 @@ async def begin_once(
 ) -> BegunResponse:
     """Begin a response, as ``begin_response`` does; or find the one that the same request made before, by its key, or
     because it says that it comes again. Raises what that raises."""
-    if key is not None and _beside(body) is not None and not read_input(body.input).answers:
+    if key is not None and _beside(body) is not None and not read_input(without_references(body.input)).answers:
         return await _begin_behind(backend, caller, body, key)
     if key is not None or count is None:
         return await begin_response(backend, caller, body, RequestKey(key, chosen=True))

@@ -68,7 +68,8 @@ class CallBegun:
     """A call that has no result yet."""
 
     call: Mapping[str, Any]
-    item: str
+    named: tuple[str, str, int]
+    """The parts of the id of its item, which is another one in each response that has it."""
     by_client: bool
     index: int | None = None
     """Its place in the output; None while it waits for a decision, or if that was in a response before."""

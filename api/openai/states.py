@@ -86,7 +86,7 @@ def response_object(
         "max_tool_calls": None if run.budget is None else run.budget.tool_calls,
         "metadata": told,
         "model": metadata.get(MODEL) or model_of(agent),
-        "output": [] if projection is None else _within_limit(projection.output) + _below(run, status),
+        "output": [] if projection is None else _within_limit(projection.output) + _below(response, run, status),
         "parallel_tool_calls": agent.parallel_tool_calls is not False,
         "previous_response_id": str(before) if before else metadata.get(PREVIOUS),
         "conversation": {"id": run.conversation_id},
@@ -146,14 +146,14 @@ def _within_limit(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return shown
 
 
-def _below(run: Run, status: ResponseStatus) -> list[dict[str, Any]]:
+def _below(response: ResponseId, run: Run, status: ResponseStatus) -> list[dict[str, Any]]:
     """Return what waits for somebody in runs below one that goes on, as the items that ask for it: each is known by the
     id of its action. They are in no stream, for no log of the run has them, and gone once they are answered."""
     if status.final:
         return []
     waiting = [action for action in run.pending_below if action.type != "question"]
     return [
-        approval_item(action.model_dump())
+        approval_item(action.model_dump(), response)
         if action.type == "approval"
         else function_item(
             f"fc_{action.id}",

@@ -11,10 +11,11 @@ from .shown import SPREAD, ShownEvent
 
 class ResponseWriter:
     """The events of a response, one event of its run after the other. What belongs to another part of the run is
-    numbered alike, and left out."""
+    numbered alike, and left out; with ``every`` it is written as that of the response that has it."""
 
-    def __init__(self, response: ResponseId) -> None:
-        self._response = response
+    def __init__(self, response: ResponseId, *, every: bool = False) -> None:
+        self.response = response
+        self._every = every
         self._shown: list[ShownEvent] = []
         self._seq = self._place = self._base = 0
         self._index = 0
@@ -26,6 +27,11 @@ class ResponseWriter:
         """Items that are whole, or that an end has cut off."""
         self.last = -1
         """The number of the last event that was shown."""
+
+    @property
+    def current(self) -> ResponseId:
+        """The response that the events have come to."""
+        return ResponseId(self.response.run_id, max(self.part, 0))
 
     @property
     def shown(self) -> list[ShownEvent]:
@@ -40,7 +46,9 @@ class ResponseWriter:
         """Go on to the next part of the run."""
         self.part += 1
         self._index = 0
-        self.mine = self.part == self._response.part
+        if self._every:
+            self.response = self.current
+        self.mine = self.part == self.response.part
         if self.mine:
             self._base = self._seq
 
@@ -70,7 +78,7 @@ class ResponseWriter:
 
     def id_of(self, kind: str, *parts: object) -> str:
         """Return the id of an item."""
-        return "_".join((kind, self._response.tail, *map(str, parts)))
+        return "_".join((kind, self.response.tail, *map(str, parts)))
 
     def whole(self, index: int, item: dict[str, Any], *, kept: bool = True) -> None:
         """Write that an item is whole; ``kept`` if it is a part of the output."""
@@ -85,4 +93,4 @@ class ResponseWriter:
     def seq_of(self, number: int) -> int | None:
         """Return the number of the run's event that an event of the response belongs to; None before the response has
         begun."""
-        return self._base + number // SPREAD if self.part >= self._response.part else None
+        return self._base + number // SPREAD if self.part >= self.response.part else None

@@ -187,6 +187,7 @@ _ALL: Final = (
         "Conversations and runs",
         ("input_text", "text of an input, or of a steering message", 400_000, "characters", "422 `validation_error`"),
         ("input_messages", "messages of an input", 1_000, "messages", "422 `validation_error`"),
+        ("referenced", "conversations that items referred to are of", 100, "conversations", "400 `validation_error`"),
         ("message_calls", "tool calls of one of these messages", 128, "calls", "422 `invalid_history`"),
         ("message_id", "id or name of a call in these messages", 128, "characters", "422 `invalid_history`"),
         ("message_parts", "parts of one of these messages", 100, "parts", "422 `validation_error`"),

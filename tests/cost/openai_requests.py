@@ -77,6 +77,16 @@ async def _begun(api: World, n: int) -> Ask:
     return Ask(f"{_ROOT}/conversations", {"items": _messages(n)})
 
 
+async def _referring(api: World, n: int) -> Ask:
+    """A request that refers to each message of the input of a run."""
+    run = await submitted(api, n)
+    items = (await api.client.get(f"{_ROOT}/responses/{run['id'].replace('run_', 'resp_')}/input_items")).json()["data"]
+    before, _, newest = items[0]["id"].rpartition("_i")
+    ids = (f"{before}_i{int(newest) - number}" for number in range(n))
+    references = [{"type": "item_reference", "id": item_id} for item_id in ids]
+    return Ask(f"{_ROOT}/responses", {"model": _MODEL, "background": True, "input": references})
+
+
 _MOST: Final = limit_of("input_messages")
 _COUNTED: Final = 96
 """Messages that are counted: each run with them is made three times."""
@@ -89,6 +99,7 @@ def _case(route: str, what: str, prepare: Callable[[World, int], Awaitable[Ask]]
 EVERY: Final = (
     Case(f"POST {_ROOT}/responses", "unknown fields", _VALUES, _create(fields)),
     _case(f"POST {_ROOT}/responses", "items", _create(lambda n: {"input": _messages(n)})),
+    _case(f"POST {_ROOT}/responses", "references", _referring),
     Case(f"POST {_ROOT}/responses", "characters", 64 * KIB, _create(lambda n: {"input": "x" * n})),
     _case(f"POST {_ROOT}/chat/completions", "messages", _chat(lambda n: {"messages": _messages(n)})),
     _case(f"GET {_ROOT}/responses/{{response_id}}", "messages of its input", _of_run("/responses/{0}")),

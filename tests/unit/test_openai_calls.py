@@ -254,7 +254,7 @@ async def test_an_answer_for_a_run_below_leaves_the_response_as_it_is(there: Ope
     shown = await client.retrieve(first.id)
     (asked,) = shown.output
     assert (shown.status, asked.type, asked.id, asked.name) == (
-        "in_progress", "mcp_approval_request", action["id"], "calculator"
+        "in_progress", "mcp_approval_request", f"{action['id']}_{first.id.removeprefix('resp_')}", "calculator"
     )  # fmt: skip
     answer: Any = [{"type": "mcp_approval_response", "approval_request_id": asked.id, "approve": True}]
     for _ in range(2):

@@ -160,7 +160,7 @@ async def test_what_cannot_be_carried_is_refused_with_its_place(there: OpenAiWor
     import openai
 
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
+        ({"input": [{"type": "web_search_call", "id": "x"}]}, "input.0.type"),
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input"),
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input.0.content.0"),
         ({"tools": [{"type": "mcp", "server_label": "x", "server_url": "http://x"}]}, "tools.x.url"),

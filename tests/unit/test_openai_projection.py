@@ -269,7 +269,21 @@ def check_what_passes_at_once_is_the_same(seed: int) -> None:
         assert found == shown(events, part), seed
 
 
+def check_all_responses_at_once_have_the_items_of_each(seed: int) -> None:
+    durable = [event for event in Story(seed).tell() if event.type in DURABLE]
+    every = ResponseProjection(ResponseId(RUN), AGENT, every=True)
+    each = [ResponseProjection(ResponseId(RUN, part), AGENT) for part in range(parts(durable))]
+    for event in durable:
+        for made in (every, *each):
+            made.read(event)
+    assert every.output == [item for made in each for item in made.output], seed
+    assert every.input == [item for made in each for item in made.input], seed
+    ids = [item["id"] for item in (*every.output, *every.input)]
+    assert len(ids) == len({*ids}), seed
+
+
 CHECKS: Final = (
+    check_all_responses_at_once_have_the_items_of_each,
     check_numbers_grow,
     check_numbers_are_the_same_where_deltas_are_joined,
     check_each_item_is_opened_once_and_closed_once,
