@@ -7,7 +7,7 @@ for what is not text alone. So one part that is text becomes its string, and eve
 from __future__ import annotations
 
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
@@ -29,6 +29,14 @@ def _outward(url: str) -> str:
     return url
 
 
+_BEGINNINGS: Final = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+"""The first bytes of what models look at and read, and its media type. WebP's are not in a row."""
 Url = Annotated[str, StringConstraints(pattern=r"^(https?://|data:)[^\s\x00-\x1f]+$"), AfterValidator(_outward)]
 """Fetched by the provider, never by us; or the data itself."""
 
@@ -54,6 +62,14 @@ class _Media(Strict):
     def inline(self) -> bool:
         """True if the data are here, rather than an address from which they come."""
         return self.url.startswith("data:")
+
+    @property
+    def sent_url(self) -> str:
+        """The URL, in which data have the label of their bytes: for another one providers refuse the request, and every
+        later one of the conversation."""
+        _, in_base64, data = inline_data(self.url) or ("", False, "")
+        known = _known_type(data) if in_base64 else None
+        return self.url if known is None else f"data:{known}{_LABEL.sub('', self.url, count=1)}"
 
 
 class ImagePart(_Media):
@@ -96,6 +112,7 @@ Part = Annotated[
     TextPart | ImagePart | FilePart | ReasoningPart, Field(discriminator="type"), BeforeValidator(_of_here)
 ]
 _DATA: Final = re.compile(r"data:([^;,]*)[^,]*?(;base64)?,")
+_LABEL: Final = re.compile(r"data:[^;,]*")
 Parts = Annotated[tuple[Part, ...], AtMost("message_parts")]
 
 
@@ -123,6 +140,17 @@ def inline_data(url: str) -> tuple[str, bool, str] | None:
     there. None if it is no such URL."""
     match = _DATA.match(url)
     return (match[1].lower() or "text/plain", bool(match[2]), url[match.end() :]) if match else None
+
+
+def _known_type(data: str) -> str | None:
+    """Return the media type that data in base64 begin as; None if they begin as none that is known."""
+    try:
+        first = b64decode(data[:16])
+    except ValueError:
+        return None
+    if first.startswith(b"RIFF") and first[8:] == b"WEBP":
+        return "image/webp"
+    return next((kind for begin, kind in _BEGINNINGS.items() if first.startswith(begin)), None)
 
 
 def text_of(content: str | tuple[Part, ...]) -> str:

@@ -106,7 +106,7 @@ def misfits(schema: dict[str, Any], value: Any) -> list[SchemaMismatch]:
         return [SchemaMismatch((), "has too many characters for the patterns of the schema")]
     if validator.is_valid(value):
         return []
-    if extent.recursive or extent.choices * matching > limit_of("schema_matching"):
+    if extent.recursion or extent.choices * matching > limit_of("schema_matching"):
         return [SchemaMismatch((), "does not fit in some place")]
     if max(work, matching) > _ALL_FAULTS:
         return [SchemaMismatch.of(_first(validator, value))]
@@ -127,6 +127,11 @@ def _first(validator: jsonschema_rs.Validator, value: Any) -> jsonschema_rs.Vali
 def require_fit(schema: dict[str, Any]) -> None:
     """Raise Unfit if nothing can be held to ``schema``: it is none, is too large, or costs too much."""
     _prepared(orjson.dumps(schema))
+
+
+def recursion_of(schema: dict[str, Any]) -> str | None:
+    """Return the place of a reference that leads back into itself, as a JSON pointer. Raises Unfit as `require_fit`."""
+    return _prepared(orjson.dumps(schema))[0].recursion
 
 
 @lru_cache(maxsize=_CACHED)
@@ -210,9 +215,10 @@ class _Extent:
         self._schema = schema
         self._costs: dict[str, _Cost] = {}
         self._following: set[str] = set()
-        self.recursive = False
+        self.recursion: str | None = None
+        """The place of a reference that leads back into itself."""
         self.size, patterns, matching, self.choices = self._cost(schema, "", 0)
-        self.matching = patterns if self.recursive else matching
+        self.matching = patterns if self.recursion else matching
 
     def _cost(self, part: Any, where: str, level: int, holder: str = "") -> _Cost:
         """Return the cost of ``part``, which is at ``where``; a ``holder`` is the keyword whose schemas are in it."""
@@ -255,27 +261,33 @@ class _Extent:
         if not isinstance(target, str):
             return _NOTHING
         if target in self._following:
-            self.recursive = True
+            self.recursion = f"{where}/$ref"
             return _NOTHING
         if target not in self._costs:
             self._following.add(target)
-            self._costs[target] = self._cost(self._at(target, where), target[1:301], level + 1)
+            try:
+                part = referred(self._schema, target)
+            except LookupError:
+                raise Unfit(f"{where}/$ref", "leads to nothing: refer to #/$defs/NAME of the schema itself") from None
+            self._costs[target] = self._cost(part, target[1:301], level + 1)
             self._following.discard(target)
         return self._costs[target]
 
-    def _at(self, target: str, where: str) -> Any:
-        """Return the part of the schema that the reference ``target`` leads to."""
-        part: Any = self._schema
-        try:
-            first, *names = target.split("/")
-            if first != "#":
-                raise KeyError(first)
-            for name in names:
-                name = name.replace("~1", "/").replace("~0", "~")
-                part = part[int(name) if isinstance(part, list) else name]
-        except (KeyError, IndexError, TypeError, ValueError):
-            raise Unfit(f"{where}/$ref", "leads to nothing: refer to #/$defs/NAME of the schema itself") from None
-        return part
+
+def referred(schema: dict[str, Any], target: str) -> Any:
+    """Return the part of ``schema`` that the reference ``target`` leads to. Raises LookupError if it leads to
+    nothing."""
+    part: Any = schema
+    first, *names = target.split("/")
+    if first != "#":
+        raise LookupError(target)
+    try:
+        for name in names:
+            name = name.replace("~1", "/").replace("~0", "~")
+            part = part[int(name) if isinstance(part, list) else name]
+    except (TypeError, ValueError):
+        raise LookupError(target) from None
+    return part
 
 
 def _bounded(where: str, limit: str, there: int, what: str) -> None:

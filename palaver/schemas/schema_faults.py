@@ -29,13 +29,26 @@ def tool_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if schema.get("type") != "object":
         yield "/type", 'must be "object": the arguments of a call are one'
     yield from _size_fault(schema, "tool_schema")
-    yield from _faults({name: value for name, value in schema.items() if name != "type"}, ())
+    faults = [*_faults({name: value for name, value in schema.items() if name != "type"}, ())]
+    yield from faults or _word_faults(schema)
 
 
 def answer_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield where ``schema`` is none that an answer can be held to, as a JSON pointer, and why."""
     faults = [*_size_fault(schema, "output_schema"), *_faults(schema, ())]
     yield from faults or output_schema_faults(schema)
+
+
+def _word_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield where a keyword has a value that JSON Schema does not know: providers refuse the whole request."""
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.meta.validate(schema)
+    except jsonschema_rs.ValidationError as error:
+        yield pointer(tuple(error.instance_path)), "is no JSON schema: a keyword has a value that it cannot have"
+    except Exception:
+        yield "/$schema", "is a dialect of JSON Schema that is not known here"
 
 
 def _size_fault(schema: dict[str, Any], limit: str) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palaver.fake_provider.requests import InvalidRequest
+from tests.model_server.images import judge_url
+from tests.model_server.schemas import judge_strict_answer, judge_tool_of_openai
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 BREAKPOINTS = 4
@@ -87,6 +89,7 @@ def _tools(request: dict[str, Any]) -> None:
         if name in names:
             raise InvalidRequest(f"Tool names must be unique: '{name}'.", f"tools[{index}]")
         names.add(name)
+        judge_tool_of_openai(name, function.get("parameters") or {})
     choice = request.get("tool_choice")
     if choice is not None and not names:
         raise InvalidRequest("'tool_choice' is only allowed when 'tools' are specified.", "tool_choice")
@@ -105,6 +108,8 @@ def _schema(wanted: object) -> None:
         raise InvalidRequest("'response_format' is none.", "response_format")
     if not isinstance(inner.get("schema", {}), dict):
         raise InvalidRequest("A schema must be an object.", "response_format.json_schema.schema")
+    if inner.get("strict"):
+        judge_strict_answer(inner["name"], inner.get("schema", {}))
 
 
 def _history(messages: object) -> None:
@@ -185,6 +190,8 @@ def _content(content: object, where: str, *, optional: bool) -> None:
                 raise InvalidRequest("A content part must be an object with a type.", where)
             if part["type"] == "text" and not isinstance(part.get("text"), str):
                 raise InvalidRequest("A text part needs a 'text' string.", where)
+            if part["type"] == "image_url":
+                judge_url(part["image_url"]["url"])
         return
     kind = type(content).__name__
     raise InvalidRequest(f"Invalid 'content': expected a string or an array of parts, got {kind}.", where)

@@ -9,6 +9,8 @@ from typing import Any
 from palaver.fake_provider.requests import InvalidRequest
 from palaver.fake_provider.thoughts import thinker_of
 from tests.model_server.chat_completions import BREAKPOINTS
+from tests.model_server.images import judge_data
+from tests.model_server.schemas import judge_answer_of_claude, judge_tool_of_claude
 from tests.model_server.thoughts import check_thoughts
 
 FIELDS = frozenset({
@@ -94,6 +96,7 @@ def _schema(request: Mapping[str, Any]) -> None:
     schema = wanted.get("schema") if isinstance(wanted, dict) and wanted.get("type") == "json_schema" else None
     if not isinstance(schema, dict):
         raise InvalidRequest("output_config.format: Input should be a JSON schema")
+    judge_answer_of_claude(schema)
 
 
 def _tools(request: Mapping[str, Any]) -> None:
@@ -107,6 +110,7 @@ def _tools(request: Mapping[str, Any]) -> None:
         schema = tool.get("input_schema")
         if not isinstance(schema, dict) or schema.get("type") != "object":
             raise InvalidRequest(f"{where}input_schema.type: Field required")
+        judge_tool_of_claude(f"tools.{index}.custom.input_schema", schema)
         if "description" in tool and not tool["description"]:
             raise InvalidRequest(f"{where}description: String should have at least 1 character")
         if tool["name"] in names:
@@ -185,6 +189,8 @@ def _blocks(content: object, role: str, where: str) -> list[dict[str, Any]]:
         match kind:
             case "text" if not isinstance(block.get("text"), str) or not block["text"].strip():
                 raise InvalidRequest(f"{here}: text content blocks must contain non-whitespace text")
+            case "image" | "document":
+                _source(block)
             case "tool_use":
                 if not ID.fullmatch(block.get("id") or "") or not NAME.fullmatch(block.get("name") or ""):
                     raise InvalidRequest(f"{here}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
@@ -195,8 +201,16 @@ def _blocks(content: object, role: str, where: str) -> list[dict[str, Any]]:
                     raise InvalidRequest(f"{here}.tool_result.tool_use_id: Field required")
                 if block.get("is_error") and not block.get("content"):
                     raise InvalidRequest(f"{here}: content cannot be empty if `is_error` is true")
+                for part in block["content"] if isinstance(block.get("content"), list) else ():
+                    _source(part)
         _check_breakpoint(block, here)
     return content
+
+
+def _source(block: Mapping[str, Any]) -> None:
+    source = block.get("source") or {}
+    if source.get("type") == "base64":
+        judge_data(source["media_type"], source["data"])
 
 
 def _check_breakpoint(block: Mapping[str, Any], here: str) -> None:

@@ -13,6 +13,8 @@ from palaver.fake_provider.grammar import ModelScript
 from palaver.fake_provider.requests import Chat, InvalidRequest
 from palaver.fake_provider.thoughts import encrypted
 from palaver.fake_provider.wire import error
+from tests.model_server.images import judge_url
+from tests.model_server.schemas import judge_strict_answer, judge_tool_of_openai
 from tests.model_server.thoughts import thinks
 
 FIELDS = frozenset({
@@ -118,6 +120,8 @@ def _schema(text: Mapping[str, Any]) -> None:
     schema = wanted.get("schema")
     if wanted.get("type") != "json_schema" or not isinstance(schema, dict) or not wanted.get("name"):
         raise InvalidRequest("Missing required parameter: 'text.format.name'.", "text.format")
+    if wanted.get("strict"):
+        judge_strict_answer(wanted["name"], schema)
 
 
 def _tools(request: Mapping[str, Any]) -> None:
@@ -131,6 +135,7 @@ def _tools(request: Mapping[str, Any]) -> None:
         if tool["name"] in names:
             raise InvalidRequest("Tool names must be unique.", where)
         names.add(tool["name"])
+        judge_tool_of_openai(tool["name"], tool.get("parameters") or {})
     choice = request.get("tool_choice")
     if isinstance(choice, dict):
         if choice.get("name") not in names:
@@ -193,3 +198,5 @@ def _content(content: object, where: str) -> None:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in ("input_text", "output_text", "refusal", "input_image", "input_file"):
             raise InvalidRequest(f"Invalid value: '{kind}'.", f"{where}.content")
+        if kind == "input_image":
+            judge_url(part["image_url"])

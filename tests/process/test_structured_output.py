@@ -76,3 +76,45 @@ def test_a_worker_that_dies_before_the_second_answer(cluster: Cluster) -> None:
     run = cluster.ended(run_id)
     assert (run.status, run.structured_output) == ("completed", FITS), run.error
     assert len([event for event in cluster.events(run_id) if event.data.get("error")]) == 1
+
+
+OPEN: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 80},
+        "total": {"type": "integer", "minimum": 1},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+    },
+    "required": ["name", "total"],
+}
+"""As pydantic writes one: open, with bounds, and a property that may be left out."""
+
+
+@pytest.mark.parametrize("model", ["fake/json", "claude/json", "responding/json"])
+def test_a_schema_is_fitted_to_its_provider(cluster: Cluster, model: str) -> None:
+    wanted = {"type": "json_schema", "name": "invoice", "schema": OPEN, "strict": True}
+    run = asked(cluster, model, agent={"response_format": wanted})
+    assert run.status == "completed", run.error
+    assert run.structured_output["total"] == 1
+
+
+def test_a_schema_that_cannot_be_fitted_is_refused_with_its_place(cluster: Cluster) -> None:
+    schema = {**OPEN, "properties": {"lines": {"type": "object", "additionalProperties": {"type": "integer"}}}}
+    wanted = {"type": "json_schema", "name": "invoice", "schema": {**schema, "required": []}}
+    body = cluster.body("claude/json", agent={"response_format": wanted})
+    refused = cluster.http.post("/v1/runs", json=body)
+    (error,) = refused.json()["errors"]
+    assert (refused.status_code, error["pointer"]) == (
+        422, "/agent/response_format/schema/properties/lines/additionalProperties",
+    )  # fmt: skip
+    loose = asked(cluster, "json", agent={"response_format": {**wanted, "strict": None}})
+    assert loose.status == "completed", loose.error
+
+
+@pytest.mark.parametrize("provider", ["fake", "claude", "responding"])
+def test_a_tool_with_a_choice_at_the_top_costs_no_request(cluster: Cluster, provider: str) -> None:
+    choice = [{"required": ["route"]}, {"required": ["file"]}]
+    parameters = {"type": "object", "properties": {"route": {"type": "string"}, "file": {}}, "anyOf": choice}
+    tool = {"name": "impact", "parameters": parameters, "acknowledgement": "ok"}
+    run = cluster.ended(cluster.submit(f"{provider}/tool-1", agent={"client_tools": [tool]}))
+    assert run.status == "completed", run.error

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from palaver.errors import ToolError
-from palaver.schemas.content import ImagePart, TextPart, parts_from
+from palaver.schemas.content import FilePart, ImagePart, TextPart, parts_from
 from palaver.schemas.models import Message, ToolCall
+from palaver.schemas.protocols import PROTOCOL_RULES
 from palaver.steps.stuck import Turn
 from palaver.tools.rendering import render, rendered
 from palaver.vocabulary.limits import exceeded, limit_of
-from workers.protocols import CHAT_COMPLETIONS
+from workers.protocols import CHAT_COMPLETIONS, PROTOCOLS, ModelProtocol
 from workers.protocols.chat_completions.breakpoints import marked
 
 LOOK = {"type": "text", "text": "look"}
@@ -160,3 +162,36 @@ def test_a_breakpoint_is_on_the_last_text_of_the_parts() -> None:
     ]  # fmt: skip
     (found,) = marked([CHAT_COMPLETIONS.message(message(IMAGE, IMAGE))])
     assert b"cache_control" not in found
+
+
+PNG, JPEG = b"\x89PNG\r\n\x1a\n" + bytes(20), b"\xff\xd8\xff\xe0" + bytes(20)
+GIF, WEBP = b"GIF89a" + bytes(20), b"RIFF\x20\0\0\0WEBPVP8 " + bytes(20)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"), [(PNG, "image/png"), (JPEG, "image/jpeg"), (GIF, "image/gif"), (WEBP, "image/webp")]
+)
+@pytest.mark.parametrize("label", ["image/png", "image/jpeg", "IMAGE/PNG", "image/jpg", "application/octet-stream", ""])
+@pytest.mark.parametrize("protocol", PROTOCOLS.values())
+def test_an_image_has_the_label_of_its_bytes(protocol: ModelProtocol, label: str, data: bytes, kind: str) -> None:
+    image = ImagePart(type="image", url=f"data:{label};name=a.png;base64,{b64encode(data).decode()}")
+    right = ImagePart.of(data, kind)
+    assert image.sent_url == f"data:{kind};name=a.png;base64,{b64encode(data).decode()}"
+    call = ToolCall(id="call_1", name="look")
+    for part in (image, right):
+        said = protocol.message(Message(role="user", content=(part,)))
+        turn = protocol.turn(
+            Message(role="assistant", tool_calls=(call,)), [Message(role="tool", call_id="call_1", content=(part,))]
+        )
+        for text in (said, *turn[1:]):
+            assert text.count(kind.encode()) == (b"image" in text and b"tool_call_id" not in text)
+    assert not PROTOCOL_RULES[protocol.name].lacks("user", image)
+
+
+def test_other_data_keep_their_label() -> None:
+    for url in ("data:image/png;base64,AAAA", "data:image/png,GIF89a", "data:;base64,!", "https://example.com/a.png"):
+        assert ImagePart(type="image", url=url).sent_url == url
+    paper = FilePart(type="file", url="data:application/octet-stream;base64,JVBERi0xLjc=")
+    assert paper.sent_url == "data:application/pdf;base64,JVBERi0xLjc="
+    lies = ImagePart(type="image", url="data:image/png;base64,JVBERi0xLjc=")
+    assert "of the type application/pdf" in PROTOCOL_RULES["anthropic"].lacks("user", lies)

@@ -18,6 +18,7 @@ from palaver.schemas.protocols import PROTOCOL_RULES
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed
 from tests.unit.sdk_types import require_taken
+from tests.unit.test_protocol_rules import SUM
 from tests.unit.test_whole_turns import logs
 from workers.protocols import MESSAGES, CallSettings, Offer
 from workers.steps.conversations import CachedConversation
@@ -99,7 +100,7 @@ def test_the_options_have_their_own_names() -> None:
     agent = AgentSpec.model_validate_json(json.dumps({
         "model": "claude/sonnet", "temperature": 0.5, "top_p": 0.9, "stop": ["END"], "reasoning_effort": "high",
         "parallel_tool_calls": False, "tool_choice": "required", "extra_body": {"service_tier": "auto"},
-        "response_format": {"type": "json_schema", "name": "sum", "schema": {"type": "object"}},
+        "response_format": {"type": "json_schema", "name": "sum", "schema": SUM},
     }))  # fmt: skip
     body = request([], agent, CallSettings(thinking="summarized", max_output_tokens=1000))
     del body["messages"]
@@ -107,7 +108,7 @@ def test_the_options_have_their_own_names() -> None:
         "model": "sonnet", "max_tokens": 1000, "stream": True, "temperature": 0.5, "top_p": 0.9,
         "stop_sequences": ["END"], "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
         "thinking": {"type": "adaptive", "display": "summarized"}, "service_tier": "auto",
-        "output_config": {"effort": "high", "format": {"type": "json_schema", "schema": {"type": "object"}}},
+        "output_config": {"effort": "high", "format": {"type": "json_schema", "schema": SUM}},
         "tools": [
             {"name": "add", "description": "Add.", "input_schema": OFFERS[0].parameters},
             {"name": "now", "input_schema": {"type": "object"}},

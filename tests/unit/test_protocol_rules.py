@@ -17,15 +17,20 @@ from api.operations.admission.tree import AgentTree
 from palaver.config import providers
 from palaver.config.providers import Provider
 from palaver.errors import FieldError
+from palaver.schemas.answer_grammars import STRICT
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName, ProtocolRules, ProviderOptions, Role, Thinking
+from palaver.schemas.tool_schemas import ToolGrammar
 from palaver.vocabulary.limits import limit_of
 from tests.pages import ROOT
 from workers.models.model_terms import ModelTerms
 from workers.protocols import PROTOCOLS, CallSettings, Offer
 
 DATA = "data:application/pdf;base64,JVBERi0="
+SUM: dict[str, Any] = {
+    "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False,
+}  # fmt: skip
 FULL: dict[str, Any] = {
     "temperature": 0.5,
     "top_p": 0.9,
@@ -35,7 +40,7 @@ FULL: dict[str, Any] = {
     "reasoning_effort": "low",
     "parallel_tool_calls": False,
     "tool_choice": {"name": "add"},
-    "response_format": {"type": "json_schema", "name": "sum", "schema": {"type": "object"}, "strict": True},
+    "response_format": {"type": "json_schema", "name": "sum", "schema": SUM, "strict": True},
     "extra_body": {"user": "u1"},
 }
 """Every option there is."""
@@ -145,7 +150,7 @@ def test_nobody_asks_which_protocol_it_is() -> None:
 
 def test_a_chat_completion_is_asked_for_in_its_own_words() -> None:
     body = json.loads(PROTOCOLS["chat_completions"].body(agent(**FULL), [], OFFERS, CallSettings()))
-    schema = {"name": "sum", "schema": {"type": "object"}, "strict": True}
+    schema = {"name": "sum", "schema": SUM, "strict": True}
     assert {name: body[name] for name in (*FULL, "max_tokens", "user") if name in body} == {
         "temperature": 0.5, "top_p": 0.9, "max_tokens": 100, "seed": 7, "stop": ["END"], "reasoning_effort": "low",
         "parallel_tool_calls": False, "tool_choice": {"type": "function", "function": {"name": "add"}},
@@ -160,7 +165,7 @@ def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.M
         name="chat_completions", options=frozenset(), formats=frozenset(), efforts=frozenset(), written=frozenset(),
         parts=dict.fromkeys(get_args(Role), frozenset()), addresses=frozenset(),
         provider_options=frozenset(), refusals={}, key_beside_login=False,
-        reasoning=lambda fields: "",
+        grammar=STRICT, tools=ToolGrammar(), reasoning=lambda fields: "",
     )  # fmt: skip
     monkeypatch.setattr(providers, "PROTOCOL_RULES", {"chat_completions": poor})
     assert {where for where, _, _ in faults(**FULL)} == {
@@ -265,7 +270,8 @@ def test_an_address_is_sent_to_who_may_fetch_it_only() -> None:
 
 
 def test_what_claude_does_not_take_is_refused() -> None:
-    loose = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": False}
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    loose = {"type": "json_schema", "name": "a", "schema": schema, "strict": False}
     for options, where, says in (
         ({"temperature": 1.5}, "/agent/temperature", "takes at most 1"),
         ({"response_format": loose}, "/agent/response_format/strict", "leave it out"),

@@ -16,7 +16,7 @@ from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed, ReasoningDropped
 from tests.model_server.judge import read
 from tests.unit.sdk_types import require_taken, sdk_type
-from tests.unit.test_protocol_rules import FULL, OFFERS
+from tests.unit.test_protocol_rules import FULL, OFFERS, SUM
 from tests.unit.test_whole_turns import logs
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, PROTOCOLS, RESPONSES, CallSettings, ModelProtocol, Offer
 from workers.steps.conversations import CachedConversation
@@ -71,7 +71,7 @@ def test_the_options_have_their_own_names() -> None:
         "instructions": "Be brief.", "temperature": 0.5, "top_p": 0.9, "max_output_tokens": 100, "user": "u1",
         "reasoning": {"effort": "low", "summary": "auto"}, "parallel_tool_calls": False,
         "tool_choice": {"type": "function", "name": "add"}, "input": [{"role": "user", "content": "hi"}],
-        "text": {"format": {"type": "json_schema", "name": "sum", "schema": {"type": "object"}, "strict": True}},
+        "text": {"format": {"type": "json_schema", "name": "sum", "schema": SUM, "strict": True}},
         "tools": [{
             "type": "function", "name": "add", "description": "Add.", "parameters": OFFERS[0].parameters,
             "strict": False,

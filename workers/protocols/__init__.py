@@ -13,6 +13,7 @@ from palaver.config.providers import Provider
 from palaver.schemas.protocols import ProtocolName
 
 from .chat_completions import ChatCompletions
+from .declared_calls import as_declared
 from .messages import Messages
 from .port import PAUSE, WITHHELD, AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
 from .responses import Responses
@@ -30,6 +31,7 @@ __all__ = [
     "ModelProtocol",
     "ModelReply",
     "Offer",
+    "as_declared",
     "protocol_of",
 ]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
-from palaver.schemas.protocols import Thinking
+from palaver.schemas.protocols import ProtocolName, Thinking
 
 PAUSE: Final = "pause"
 """The finish reason of an answer that its provider goes on with if it gets back what came."""
@@ -103,7 +103,7 @@ class ModelProtocol(Protocol):
     model in words.
     """
 
-    name: str
+    name: ProtocolName
     """The ``protocol`` of a provider."""
     path: str
     """The path of requests, behind a provider's ``base_url``."""

@@ -18,7 +18,7 @@ from palaver.vocabulary.limits import limit_of
 
 from ..models.call_clock import CallProgress
 from ..models.provider_permit import BYTES_A_TOKEN
-from ..protocols import AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
+from ..protocols import AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer, as_declared
 from ..tracing.attempt_notes import AttemptNotes, word_of
 from .agent_tools import offer_of
 from .prompt import Prompt
@@ -103,7 +103,8 @@ class ModelCalls:
         lease, runtime, progress = self._lease, self._runtime, self._progress
         assert runtime.model is not None  # a step of a model is done where one can be called
         settings = runtime.model.settings(agent, plain=bool(purpose))
-        body = protocol.body(agent, messages, self._offers(agent), settings)
+        offers = self._offers(agent)
+        body = protocol.body(agent, messages, offers, settings)
         capped = lease.money_capped or lease.rate_capped
         if capped and (wait := await self._reserve(agent, len(body), settings)) is not None:
             return wait
@@ -134,7 +135,7 @@ class ModelCalls:
             runtime.histograms.model_call(agent.provider, agent.model_name, seconds, progress.first_after, reader.usage)
         if not purpose:
             self._note(reply)
-        return reply
+        return as_declared(reply, offers, protocol)
 
     async def _reserve(self, agent: AgentSpec, body_bytes: int, settings: CallSettings) -> Wait | None:
         """Reserve what the next call may cost, or answer until when the caps of the tenant allow none. A token is a

@@ -16,7 +16,17 @@ from .provider_options import ProviderOptions, Thinking
 from .responses import RESPONSES
 from .rules import ProtocolRules, Role
 
-__all__ = ["PROTOCOL_RULES", "ProtocolName", "ProtocolRules", "ProviderOptions", "Role", "Thinking"]
+__all__ = [
+    "CHAT_COMPLETIONS",
+    "MESSAGES",
+    "PROTOCOL_RULES",
+    "RESPONSES",
+    "ProtocolName",
+    "ProtocolRules",
+    "ProviderOptions",
+    "Role",
+    "Thinking",
+]
 
 ProtocolName = Literal["chat_completions", "anthropic", "responses"]
 """The protocol that a provider speaks: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""

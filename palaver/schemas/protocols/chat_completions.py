@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from palaver.schemas.answer_grammars import STRICT
+from palaver.schemas.tool_schemas import ToolGrammar
+
 from .provider_options import Refusal
 from .rules import EVERY_EFFORT, EVERY_OPTION, IMAGES_AND_FILES, ProtocolRules
 from .thoughts import texts
@@ -32,6 +35,8 @@ CHAT_COMPLETIONS: Final = ProtocolRules(
         "top_p", "seed", "stop", "max_tokens", "max_completion_tokens", "reasoning_effort", "response_format",
         "n", "functions", "function_call", "modalities", "audio",
     }),
+    grammar=STRICT,
+    tools=ToolGrammar(described=True),
     parts={"user": IMAGES_AND_FILES, "assistant": frozenset(), "tool": IMAGES_AND_FILES},
     addresses=frozenset({"image"}),
     provider_options=frozenset({"cache", "max_output_tokens", "max_completion_tokens", "short_call_ids"}),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from palaver.schemas.answer_grammars import CLAUDE
 from palaver.schemas.content import IMAGE_TYPES
 from palaver.schemas.model_options import ModelOptions, NamedTool
+from palaver.schemas.tool_schemas import ToolGrammar
 
 from .provider_options import CHAT_COMPLETIONS_ALONE
 from .rules import EVERY_EFFORT, EVERY_OPTION, IMAGES_AND_FILES, OptionFault, ProtocolRules
@@ -42,6 +45,8 @@ MESSAGES: Final = ProtocolRules(
     }),
     hottest=1,
     lax=False,
+    grammar=CLAUDE,
+    tools=ToolGrammar(names=re.compile(r"[A-Za-z0-9_.-]{1,64}")),
     parts={"user": IMAGES_AND_FILES, "assistant": frozenset(), "tool": IMAGES_AND_FILES},
     addresses=IMAGES_AND_FILES,
     media={

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from palaver.schemas.answer_grammars import STRICT
+from palaver.schemas.tool_schemas import ToolGrammar
+
 from .provider_options import CHAT_COMPLETIONS_ALONE, Refusal
 from .rules import EVERY_EFFORT, EVERY_OPTION, IMAGES_AND_FILES, ProtocolRules
 from .thoughts import objects
@@ -38,6 +41,8 @@ RESPONSES: Final = ProtocolRules(
     }),
     # Fewer tokens are refused: "integer below minimum value".
     least_output=16,
+    grammar=STRICT,
+    tools=ToolGrammar(described=True),
     parts={"user": IMAGES_AND_FILES, "assistant": frozenset(), "tool": IMAGES_AND_FILES},
     addresses=IMAGES_AND_FILES,
     provider_options=frozenset({"thinking", "max_output_tokens"}),

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
+from palaver.schemas.answer_grammars import Grammar
+from palaver.schemas.answer_schemas import NotTaken, fitted
 from palaver.schemas.content import FilePart, ImagePart, Part, inline_data
-from palaver.schemas.model_options import ModelOptions, ReasoningEffort
+from palaver.schemas.json_schemas import Unfit
+from palaver.schemas.model_options import JsonSchemaFormat, ModelOptions, ReasoningEffort
+from palaver.schemas.tool_schemas import ToolGrammar
 
 from .provider_options import ProviderOptions, Refusal
 
@@ -42,6 +46,11 @@ class ProtocolRules:
     """Tokens that an answer may be limited to at least."""
     lax: bool = True
     """True if ``strict`` of a schema may be false: the model is not held to it while it writes."""
+
+    grammar: Grammar
+    """The schemas of answers that a model is held to."""
+    tools: ToolGrammar
+    """The schemas of tools."""
 
     parts: Mapping[Role, frozenset[str]]
     """Kinds of content besides text, by the role of the message."""
@@ -86,6 +95,22 @@ class ProtocolRules:
         for path, takes in self.refused_while_thinking(options):
             yield path, f"{speaks} {takes}"
 
+    def answer_schema(self, wanted: JsonSchemaFormat) -> dict[str, Any]:
+        """Return the schema of ``wanted`` as it is sent.
+
+        Raises:
+            NotTaken, Unfit: the model would not be held to it.
+        """
+        is_held = wanted.strict or not self.lax
+        return fitted(wanted.json_schema, self.grammar) if is_held else wanted.json_schema
+
+    def sent_schema(self, wanted: JsonSchemaFormat) -> dict[str, Any]:
+        """The same; of an agent that was admitted by an older version, as it is: the provider has the last word."""
+        try:
+            return self.answer_schema(wanted)
+        except (NotTaken, Unfit):
+            return wanted.json_schema
+
     def lacks(self, role: Role, part: Part) -> str:
         """Say why ``part`` cannot be sent in a message of ``role``; empty if it can."""
         if part.type == "text":
@@ -115,6 +140,8 @@ class ProtocolRules:
                 yield (name,), "has no such option"
         if options.response_format is not None and options.response_format.type not in self.formats:
             yield ("response_format", "type"), "has no such format"
+        elif isinstance(options.response_format, JsonSchemaFormat):
+            yield from self._schema_faults(options.response_format)
         if options.reasoning_effort is not None and options.reasoning_effort not in self.efforts:
             yield ("reasoning_effort",), "has no such effort"
         if options.temperature is not None and options.temperature > self.hottest:
@@ -123,6 +150,14 @@ class ProtocolRules:
             yield ("max_output_tokens",), f"takes at least {self.least_output}"
         if not self.lax and getattr(options.response_format, "strict", None) is False:
             yield ("response_format", "strict"), "always holds the model to the schema: leave it out"
+
+    def _schema_faults(self, wanted: JsonSchemaFormat) -> Iterator[OptionFault]:
+        try:
+            self.answer_schema(wanted)
+        except NotTaken as error:
+            yield ("response_format", "schema", *map(str, error.path)), f"takes no such schema: it {error}"
+        except Unfit:
+            pass  # refused for every model
 
 
 EVERY_OPTION: Final = frozenset(ModelOptions.model_fields)
@@ -135,7 +170,7 @@ _NAMED: Final[Mapping[str, str]] = {"image": "an image", "file": "a file", "reas
 def _media_fault(part: ImagePart | FilePart, types: frozenset[str]) -> str:
     """Say why the data of ``part`` are not such as are taken; empty if they are."""
     taken = f"(send {' or '.join(sorted(types))}, as data:TYPE;base64,DATA)"
-    inline = inline_data(part.url)
+    inline = inline_data(part.sent_url)
     if inline is None:
         return f"{_NAMED[part.type]} whose data: URL has no data {taken}"
     kind, in_base64, data = inline

@@ -13,6 +13,8 @@ from palaver.schemas.arguments import as_json
 from palaver.schemas.content import FilePart, ImagePart, Part, text_of
 from palaver.schemas.model_options import JsonSchemaFormat, NamedTool, ResponseFormat, ToolChoice
 from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.protocols import CHAT_COMPLETIONS, ProtocolName
+from palaver.schemas.tool_schemas import fitted_tool
 
 from ..port import CallSettings, Offer
 from .answer import Completion
@@ -37,7 +39,7 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 class ChatCompletions:
     """The protocol; with ``short_ids`` for providers that take no ids of calls but those of nine letters and digits."""
 
-    name = "chat_completions"
+    name: ProtocolName = "chat_completions"
     path = "/chat/completions"
 
     def __init__(self, *, short_ids: bool = False) -> None:
@@ -118,10 +120,10 @@ def _part(part: Part) -> dict[str, Any]:
     """A part of a message. What has no place here was refused when it came in, or is of a conversation that began in
     another protocol: the model is told what it was."""
     match part:
-        case ImagePart(url=url):
-            return {"type": "image_url", "image_url": {"url": url}}
-        case FilePart(url=url, name=name) if part.inline:
-            return {"type": "file", "file": {"filename": name or _UNNAMED, "file_data": url}}
+        case ImagePart():
+            return {"type": "image_url", "image_url": {"url": part.sent_url}}
+        case FilePart(name=name) if part.inline:
+            return {"type": "file", "file": {"filename": name or _UNNAMED, "file_data": part.sent_url}}
         case _:
             return {"type": "text", "text": text_of((part,))}
 
@@ -160,13 +162,15 @@ def _chosen(choice: ToolChoice) -> str | dict[str, Any]:
 def _format(response_format: ResponseFormat) -> dict[str, Any]:
     if not isinstance(response_format, JsonSchemaFormat):
         return {"type": response_format.type}
-    fields = {"name": response_format.name, "schema": response_format.json_schema, "strict": response_format.strict}
+    schema = CHAT_COMPLETIONS.sent_schema(response_format)
+    fields = {"name": response_format.name, "schema": schema, "strict": response_format.strict}
     present = {name: value for name, value in fields.items() if value is not None}
     return {"type": response_format.type, response_format.type: present}
 
 
 def _offered(offer: Offer) -> dict[str, Any]:
-    function = {"name": offer.name, "description": offer.description, "parameters": offer.parameters}
+    parameters = orjson.Fragment(fitted_tool(offer.parameters, CHAT_COMPLETIONS.tools).schema)
+    function = {"name": offer.name, "description": offer.description, "parameters": parameters}
     return {"type": "function", "function": function}
 
 

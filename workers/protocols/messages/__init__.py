@@ -9,6 +9,8 @@ import orjson
 
 from palaver.schemas.model_options import JsonSchemaFormat, NamedTool
 from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.protocols import MESSAGES, ProtocolName
+from palaver.schemas.tool_schemas import fitted_tool
 
 from ..port import CallSettings, Offer
 from ..verbatim import elements, members
@@ -26,7 +28,7 @@ _CHOICES: Final = {"required": "any"}
 class Messages:
     """The protocol."""
 
-    name = "anthropic"
+    name: ProtocolName = "anthropic"
     path = "/messages"
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
@@ -135,11 +137,12 @@ def _output(agent: AgentSpec) -> dict[str, Any]:
     if agent.reasoning_effort is not None:
         output["effort"] = agent.reasoning_effort
     if isinstance(agent.response_format, JsonSchemaFormat):
-        output["format"] = {"type": "json_schema", "schema": agent.response_format.json_schema}
+        output["format"] = {"type": "json_schema", "schema": MESSAGES.sent_schema(agent.response_format)}
     return output
 
 
 def _offered(offer: Offer) -> dict[str, Any]:
-    tool = {"name": offer.name, "input_schema": {"type": "object", **offer.parameters}}
+    schema = fitted_tool({"type": "object", **offer.parameters}, MESSAGES.tools).schema
+    tool = {"name": offer.name, "input_schema": orjson.Fragment(schema)}
     # An empty description is refused.
     return tool | ({"description": offer.description} if offer.description else {})

@@ -144,10 +144,10 @@ def _part(part: Part) -> Sequence[bytes]:
     if PROTOCOL_RULES["anthropic"].lacks("user", part):
         return text(text_of((part,)))
     match part:
-        case ImagePart(url=url):
-            return [orjson.dumps({"type": "image", "source": _source(url)})]
-        case FilePart(url=url, name=name):
-            block = {"type": "document", "source": _source(url)}
+        case ImagePart():
+            return [orjson.dumps({"type": "image", "source": _source(part.sent_url)})]
+        case FilePart(name=name):
+            block = {"type": "document", "source": _source(part.sent_url)}
             return [orjson.dumps(block | ({"title": name} if name else {}))]
         case _:
             return text(text_of((part,)))

@@ -9,6 +9,8 @@ import orjson
 
 from palaver.schemas.model_options import JsonSchemaFormat, NamedTool
 from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.protocols import RESPONSES, ProtocolName
+from palaver.schemas.tool_schemas import fitted_tool
 
 from ..port import CallSettings, Offer
 from . import items
@@ -22,7 +24,7 @@ _ENCRYPTED: Final = "reasoning.encrypted_content"
 class Responses:
     """The protocol."""
 
-    name = "responses"
+    name: ProtocolName = "responses"
     path = "/responses"
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
@@ -110,7 +112,7 @@ def _format(agent: AgentSpec) -> dict[str, Any]:
     fields = {
         "type": response_format.type,
         "name": response_format.name,
-        "schema": response_format.json_schema,
+        "schema": RESPONSES.sent_schema(response_format),
         "strict": response_format.strict,
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -118,5 +120,6 @@ def _format(agent: AgentSpec) -> dict[str, Any]:
 
 def _offered(offer: Offer) -> dict[str, Any]:
     """A tool. Strict it would be by default here, which few schemas are made for."""
-    tool = {"type": "function", "name": offer.name, "parameters": offer.parameters, "strict": False}
+    parameters = orjson.Fragment(fitted_tool(offer.parameters, RESPONSES.tools).schema)
+    tool = {"type": "function", "name": offer.name, "parameters": parameters, "strict": False}
     return tool | ({"description": offer.description} if offer.description else {})

@@ -137,10 +137,10 @@ def _id(call_id: str, place: int) -> str:
 
 def _part(part: Part) -> dict[str, Any]:
     match part:
-        case ImagePart(url=url):
-            return {"type": "input_image", "image_url": url, "detail": "auto"}
-        case FilePart(url=url, name=name) if part.inline:
-            return {"type": "input_file", "filename": name or _UNNAMED, "file_data": url}
+        case ImagePart():
+            return {"type": "input_image", "image_url": part.sent_url, "detail": "auto"}
+        case FilePart(name=name) if part.inline:
+            return {"type": "input_file", "filename": name or _UNNAMED, "file_data": part.sent_url}
         case FilePart(url=url):
             return {"type": "input_file", "file_url": url}
         case _:
