@@ -32,6 +32,9 @@ from .state import ClientState
 from .tables import ExecutionStatus
 
 _APPROVED: Final = ApprovalDecision(type="approval", action_id="all", decision="approve")
+_SUPERSEDED: Final = ApprovalDecision(
+    type="approval", action_id="all", decision="deny", reason="Superseded by a new user message"
+)
 
 
 class SendMessage(LenientModel):
@@ -92,7 +95,8 @@ async def send_message(
 
 
 async def run_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> None:
-    """Answer what was said, do what waits for approval, or go on. 409: it is running already."""
+    """Answer what was said, do what waits for approval, or go on. What waits while something was said is rejected: words
+    never approve. 409: it is running already."""
     await begin_run(backend, caller, await load_snapshot(backend, conversation))
 
 
@@ -111,9 +115,9 @@ async def respond_to_confirmation(
 ) -> None:
     """Accepting lets it run. After a rejection nothing is begun until it is run."""
     snapshot = await load_snapshot(backend, conversation)
-    if snapshot.status is ExecutionStatus.WAITING:
+    if snapshot.active is not None and snapshot.status is ExecutionStatus.WAITING:
         if body.accept:
-            await begin_run(backend, caller, snapshot)
+            await operations.act(backend, snapshot.active.id, [_APPROVED], caller)
         else:
             await _reject(backend, caller, snapshot, body.reason)
 
@@ -159,14 +163,16 @@ async def condense(backend: Backend, caller: Caller, conversation: ConversationU
 
 async def begin_run(backend: Backend, caller: Caller, snapshot: Snapshot) -> None:
     """Let a conversation go on: to answer what was said, to do what waits for approval, or from where it was stopped.
-    One that has finished stays so if nothing was said since.
+    One that has finished stays so if nothing was said since. Where something was said while calls wait, to run is no
+    approval of these: they are rejected, and the model hears the words.
 
     Raises:
         StateConflict: ``conversation_busy``, it is running; or there is nothing to answer.
     """
     run = snapshot.active
     if run is not None and run.status is RunStatus.REQUIRES_ACTION and not run.pausing:
-        await operations.act(backend, run.id, [_APPROVED], caller)
+        said = await operations.has_unheard_words(backend, run.id)
+        await operations.act(backend, run.id, [_SUPERSEDED if said else _APPROVED], caller)
     elif run is not None and (run.pausing or run.status is RunStatus.PAUSED):
         await operations.act(backend, run.id, [Resume(type="resume")], caller)
     elif snapshot.status is ExecutionStatus.RUNNING:

@@ -107,7 +107,7 @@ from .tenants import change_tenant, list_tenants, read_tenant
 from .tokens import create_token
 from .tools import ToolState, read_tools
 from .usage import UsageReport, UsageRow, read_usage
-from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
+from .waiting import Until, admit_watcher, await_run, has_unheard_words, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 from .webhooks import (
     WebhookState,
@@ -218,6 +218,7 @@ __all__ = [
     "keep_act",
     "keep_agent",
     "keep_schedule",
+    "has_unheard_words",
     "keep_to_conversation",
     "keep_to_named",
     "keep_to_run",

@@ -14,7 +14,7 @@ from palaver.schemas.models import Run
 from palaver.store.reading.feeds import watcher
 from palaver.vocabulary.limits import count_exceeded
 
-from .backend import Backend
+from .backend import Backend, within_deadline
 from .live_keys import InvalidKey, key_ended
 
 T = TypeVar("T")
@@ -46,6 +46,11 @@ class Until(StrEnum):
 
 def _place(run: Run) -> tuple[object, ...]:
     return run.status, run.step, run.attempt, run.waiting, run.pausing, run.all_pending
+
+
+async def has_unheard_words(backend: Backend, run_id: str) -> bool:
+    """Tell whether something was said into a run that its model has not heard yet."""
+    return await within_deadline(backend.store.runs.has_unheard_words(run_id))
 
 
 def admit_watcher(backend: Backend) -> None:

@@ -150,6 +150,51 @@ async def test_what_waits_is_approved_by_running_or_rejected() -> None:
         assert await talk.status() == "running"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        [("/events", {"role": "user", "content": "do NOT pay", "run": True})],
+        [("/events", {"role": "user", "content": "do NOT pay"}), ("/run", None)],
+        [("/events", {"role": "user", "content": "yes, approved"}), ("/run", None)],
+    ],
+)
+async def test_words_never_approve(words: list[tuple[str, Any]]) -> None:
+    async with world() as api:
+        talk = await begin(api, confirmation_policy={"kind": "AlwaysConfirm"})
+        await talk.say(run=True)
+        await api.ask(await talk.run(), call("c1", "approval"))
+        for path, body in words:
+            assert await talk.status() == "waiting_for_confirmation"
+            await talk.ask("POST", path, body)
+        assert await talk.status() == "running"
+        [rejected] = [event for event in await talk.events() if event["kind"] == "UserRejectObservation"]
+        assert rejected["rejection_reason"].endswith("Superseded by a new user message")
+        assert (await talk.run())["step"] == 2
+
+
+async def test_words_that_came_before_the_call_waited_do_not_approve_either(talk: Talk) -> None:
+    await talk.ask("POST", "/confirmation_policy", {"policy": {"kind": "AlwaysConfirm"}})
+    await talk.say(run=True)
+    lease = await talk.api.claim(await talk.run())
+    await talk.say("do NOT pay")
+    waits = call("c1", "approval")
+    asked = Message(role="assistant", tool_calls=(waits.call,))
+    await talk.api.store.steps.settle(lease, Continue(asked, calls=(waits,)))
+    assert await talk.status() == "waiting_for_confirmation"
+    await talk.ask("POST", "/run")
+    assert [event["kind"] for event in await talk.events()].count("UserRejectObservation") == 1
+
+
+async def test_an_approval_is_one_after_words_too(talk: Talk) -> None:
+    await talk.ask("POST", "/confirmation_policy", {"policy": {"kind": "AlwaysConfirm"}})
+    await talk.say(run=True)
+    await talk.api.ask(await talk.run(), call("c1", "approval"))
+    await talk.say("I have looked at it")
+    await talk.ask("POST", "/events/respond_to_confirmation", {"accept": True})
+    assert await talk.status() == "running"
+    assert "UserRejectObservation" not in [event["kind"] for event in await talk.events()]
+
+
 async def test_a_run_that_failed_goes_on(talk: Talk) -> None:
     await talk.say(run=True)
     await talk.api.fail(await talk.run(), ErrorClass.AUTHENTICATION)

@@ -155,6 +155,10 @@ class Reading:
             raise UnknownRun(run_id)
         return conversation_id.decode()
 
+    async def has_unheard_words(self, run_id: str) -> bool:
+        """Tell whether the user has said something into the run that its next model call is to be told."""
+        return bool(await self._redis.hexists(keys.run(run_id), "steer"))
+
     async def begins_at(self, run_id: str) -> int:
         """The position in its conversation's log behind which the run's entries are."""
         logged = await self._redis.hget(keys.run(run_id), "logged")
