@@ -131,7 +131,7 @@ async def read_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Res
     answers={200: ("They are there, now or since a request before.", Batch)},
     problems=(
         "batch_not_found", "empty_input", "invalid_history", "batch_offset", "batch_full", "store_nearly_full",
-        "not_durable",
+        "not_durable", "unsupported_content", "unknown_price", *AGENT_PROBLEMS,
     ),
 )  # fmt: skip
 async def append_items(backend: Backend, caller: Caller, batch_id: BatchId, body: MoreItems) -> Response:
@@ -187,7 +187,7 @@ async def cancel_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> R
     scope="runs:submit",
     summary="Begin again what has failed",
     answers={200: ("It goes on, if anything has failed.", Batch)},
-    problems=("batch_not_found", "not_durable"),
+    problems=("batch_not_found", "not_durable", "unknown_price", *AGENT_PROBLEMS),
 )
 async def retry_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
     """Runs that neither completed nor ended at a limit have another one; after a cancel, the rest is begun, too."""

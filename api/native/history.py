@@ -83,6 +83,7 @@ _AS_IT_IS: Final = Fork()
     answers={200: ("The conversation by that. `Idempotency-Replayed: true`: it was done before.", Conversation)},
     problems=(
         "idempotency_key_reused", "conversation_not_found", "conversation_busy", "unknown_position", "not_durable",
+        "agent_not_allowed",
     ),
 )  # fmt: skip
 async def withdraw(

@@ -145,7 +145,7 @@ async def pause_schedule(backend: Backend, caller: Caller, name: Name) -> Respon
     scope="runs:submit",
     summary="Resume a schedule",
     answers={200: ("It goes on with the ticks from now on.", Schedule)},
-    problems=("schedule_not_found", "not_durable"),
+    problems=("schedule_not_found", *_SUBMIT, "not_durable"),
 )
 async def resume_schedule(backend: Backend, caller: Caller, name: Name) -> Response:
     """Ticks that passed while it was paused are not made up for."""

@@ -11,7 +11,7 @@ from palaver.schemas.models import NewSecrets
 from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend
+from ..operations import Backend, Caller
 from .dialect import NATIVE, ConversationId
 
 
@@ -36,12 +36,14 @@ class SecretNames(BaseModel):
     summary="Set secrets",
     examples={"one more, one less": {"secrets": {"GITHUB_TOKEN": "ghp_…", "OLD_TOKEN": None}}},
     answers={200: ("The names of all secrets that it has now.", SecretNames)},
-    problems=("conversation_not_found", "no_secret_key", "secrets_full"),
+    problems=("conversation_not_found", "no_secret_key", "secrets_full", "agent_not_allowed"),
 )
-async def set_secrets(backend: Backend, conversation_id: ConversationId, body: SecretChanges) -> Response:
+async def set_secrets(
+    backend: Backend, caller: Caller, conversation_id: ConversationId, body: SecretChanges
+) -> Response:
     """Tools get them by name; they are removed from whatever says one. They go with the conversation."""
     detail(count=len(body.secrets))
-    names = await operations.set_secrets(backend, conversation_id, body.secrets, pointer="/secrets")
+    names = await operations.set_secrets(backend, conversation_id, body.secrets, caller, pointer="/secrets")
     return answer(SecretNames(data=list(names)))
 
 

@@ -95,8 +95,8 @@ async def send_message(
 
 
 async def run_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> None:
-    """Answer what was said, do what waits for approval, or go on. What waits while something was said is rejected: words
-    never approve. 409: it is running already."""
+    """Answer what was said, do what waits for approval, or go on. Words never approve: what waits when something was
+    said is rejected. 409: it is running already."""
     await begin_run(backend, caller, await load_snapshot(backend, conversation))
 
 
@@ -136,10 +136,10 @@ async def security_analyzer(
     await save_state(backend, caller, conversation, _with_analyzer, analyzer=body.security_analyzer)
 
 
-async def set_secrets(backend: Backend, conversation: ConversationUuid, body: NewSecrets) -> None:
+async def set_secrets(backend: Backend, caller: Caller, conversation: ConversationUuid, body: NewSecrets) -> None:
     """They are stored encrypted, and masked in the results of tools. Nobody is shown their values."""
     id = operations.conversation_of(backend, conversation)
-    await operations.set_secrets(backend, id, body.secrets, pointer="/secrets")
+    await operations.set_secrets(backend, id, body.secrets, caller, pointer="/secrets")
 
 
 async def navigate(backend: Backend, caller: Caller, conversation: ConversationUuid, body: Navigation) -> None:

@@ -37,13 +37,16 @@ _POLICY_PROBLEMS: Final = (
     "conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable", "policy_violation",
     "agent_not_allowed",
 )  # fmt: skip
-_CHANGE_PROBLEMS: Final = ("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable")
+_CHANGE_PROBLEMS: Final = (
+    "conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable", "agent_not_allowed",
+)  # fmt: skip
 _QUESTION_PROBLEMS: Final = (
     *AGENT_PROBLEMS, "conversation_not_found", "conversation_changed", "conversation_full", "no_answer", "empty_input",
     "too_many_runs", "tenant_queue_full", "too_many_watchers", "store_nearly_full", "not_durable",
 )  # fmt: skip
 _FORK_PROBLEMS: Final = (
     "conversation_not_found", "unknown_position", "no_secret_key", "secrets_broken", "store_nearly_full", "not_durable",
+    "agent_not_allowed",
 )  # fmt: skip
 _CONDENSE_PROBLEMS: Final = (
     "conversation_not_found", "conversation_busy", "conversation_full", "nothing_to_condense", "no_agent", "no_answer",
@@ -143,10 +146,11 @@ VERBS: Final = (
     Verb("security_analyzer", steering.security_analyzer, "Say what judges how risky a call is",
          _FROM_NEXT_RUN, _POLICY_PROBLEMS, shown_first=True),
     Verb("secrets", steering.set_secrets, "Set secrets", "Tools are given them from their next call on.",
-         ("conversation_not_found", "no_secret_key", "secrets_full", "not_durable"), "runs:submit"),
+         ("conversation_not_found", "no_secret_key", "secrets_full", "not_durable", "agent_not_allowed"),
+         "runs:submit"),
     Verb("navigate", steering.navigate, "Go back to an event",
          "The model is told nothing any more of what came after it.",
-         ("conversation_not_found", "conversation_busy", "unknown_position", "not_durable")),
+         ("conversation_not_found", "conversation_busy", "unknown_position", "not_durable", "agent_not_allowed")),
     Verb("condense", steering.condense, "Condense a conversation",
          "A summary stands for the older part, or soon does: it is running until then.", _CONDENSE_PROBLEMS,
          "runs:submit"),

@@ -60,6 +60,12 @@ class Caller:
     """The time of arrival, by the monotonic clock."""
 
     @property
+    def identity(self) -> str:
+        """The name of the person, where persons are told apart: whose words these are, and who approves what comes of
+        them. Empty if nobody can tell."""
+        return self.name or ""
+
+    @property
     def sees_installation(self) -> bool:
         """True if it may see what all tenants do together."""
         return self.trusted and (self.operator or not self.tenant)

@@ -19,7 +19,7 @@ from palaver.store.redis.reach import is_reached
 from palaver.vocabulary.ids import is_id, tenant_of, uuid_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .admission import admit_conversation
+from .admission import admit_conversation, check_heard
 from .backend import Backend, Caller, within_deadline
 
 LOOKED_THROUGH: Final = 2000
@@ -56,8 +56,11 @@ async def create_conversation(
     """
     chosen = None if body.id is None else chosen_id(backend, body.id)
     check_dialect_texts(dialect_texts)
-    body = await admit_conversation(body, backend, caller)
-    return await within_deadline(backend.store.conversations.begin(body, chosen, dialect_texts=dialect_texts))
+    admitted = await admit_conversation(body, backend, caller)
+    beginning = backend.store.conversations.begin(
+        admitted.body, chosen, dialect_texts=dialect_texts, agent_by=admitted.agent_by
+    )
+    return await within_deadline(beginning)
 
 
 async def change_conversation(
@@ -78,8 +81,12 @@ async def change_conversation(
         NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
     """
     check_dialect_texts(dialect_texts)
-    body = await admit_conversation(body, backend, caller)
-    return await within_deadline(backend.store.conversations.change(conversation_id, body, dialect_texts=dialect_texts))
+    await check_heard(conversation_id, backend, caller)
+    admitted = await admit_conversation(body, backend, caller)
+    changing = backend.store.conversations.change(
+        conversation_id, admitted.body, dialect_texts=dialect_texts, agent_by=admitted.agent_by
+    )
+    return await within_deadline(changing)
 
 
 async def read_dialect_text(backend: Backend, conversation_id: str, dialect: str) -> DialectText:

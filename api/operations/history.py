@@ -11,7 +11,7 @@ from palaver.store.conversations.conversations import DialectTexts
 from palaver.store.scripting.contracts.logs import Appended
 from palaver.vocabulary.ids import is_id, shard_of
 
-from .admission import admit_conversation, admit_messages
+from .admission import admit_conversation, admit_messages, check_heard
 from .backend import Backend, Caller, durable_reply, within_deadline
 from .conversations import check_dialect_texts, chosen_id
 from .scopes import refuse_held
@@ -46,10 +46,11 @@ async def withdraw(
     that, and true if an earlier request with the same ``key`` had the effect.
 
     Raises:
-        Refused: the log cannot be cut at that position.
+        Refused: the log cannot be cut at that position, or the caller's key is for other agents.
         UnknownConversation, StateConflict: there is no such conversation, or a run of it is active.
         IdempotencyMismatch, NotDurable, StoreUnavailable: it was not done, or not safely.
     """
+    await check_heard(conversation_id, backend, caller)
     withdrawing = backend.store.history.withdraw(conversation_id, after, idempotency_key=key, by=caller.name)
     try:
         withdrawn, unsafe = await durable_reply(withdrawing)
@@ -84,15 +85,17 @@ async def fork(
         why = "falls on another shard than the conversation that is forked: leave it out"
         raise Refused.at("/id", why)
     check_dialect_texts(dialect_texts)
+    await check_heard(conversation_id, backend, caller)
     admitted = await admit_conversation(body, backend, caller)
     forking = backend.store.history.fork(
         conversation_id,
-        admitted,
+        admitted.body,
         target,
         received=body,
         dialect_texts=dialect_texts,
         idempotency_key=key,
-        by=caller.name,
+        by=caller.identity or None,
+        agent_by=admitted.agent_by,
     )
     try:
         with carrying_secrets():

@@ -11,12 +11,17 @@ from palaver.errors import Refused, StateConflict
 from palaver.schemas.fields import revealed
 from palaver.secrets.sealing import KeyMissing, SealBroken
 
-from .admission import admit_secrets
-from .backend import Backend, within_deadline
+from .admission import admit_secrets, check_heard
+from .backend import Backend, Caller, within_deadline
 
 
 async def set_secrets(
-    backend: Backend, conversation_id: str, secrets: Mapping[str, SecretStr | None], *, pointer: str = ""
+    backend: Backend,
+    conversation_id: str,
+    secrets: Mapping[str, SecretStr | None],
+    caller: Caller,
+    *,
+    pointer: str = "",
 ) -> tuple[str, ...]:
     """Set secrets of a conversation by name, and remove those that are None. Return the names of all that it has then.
     Tools get the new values from their next call on.
@@ -24,11 +29,12 @@ async def set_secrets(
     ``pointer`` is where the secrets stand in the request.
 
     Raises:
-        Refused: ``no_secret_key``.
+        Refused: ``no_secret_key``, or the caller's key is for other agents.
         UnknownConversation, StateConflict: there is no such conversation, or not so much room in it.
         StoreUnavailable: they may be set or not.
     """
     admit_secrets(secrets, pointer, backend)
+    await check_heard(conversation_id, backend, caller)
     if secrets:
         await within_deadline(backend.store.vault.keep(conversation_id, revealed(secrets)))
     return await secret_names(backend, conversation_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -39,14 +39,20 @@ class Taken:
 
 
 async def submit(
-    backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None, begins: bool = False
+    backend: Backend,
+    submission: Submission,
+    caller: Caller,
+    *,
+    key: str | None = None,
+    begins: bool = False,
+    voices: Collection[str] = (),
 ) -> Taken:
     """Take a run on, as ``begin`` does, and show it.
 
     Raises:
         Refused: its run was deleted since; and whatever ``begin`` raises.
     """
-    submitted = await begin(backend, submission, caller, key=key, begins=begins, show=True)
+    submitted = await begin(backend, submission, caller, key=key, begins=begins, voices=voices, show=True)
     return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
 
 
@@ -69,10 +75,12 @@ async def begin(
     *,
     key: str | None = None,
     begins: bool = False,
+    voices: Collection[str] = (),
     show: bool = False,
 ) -> Submitted:
     """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens. One
-    that ``begins`` makes its conversation if there is none of that id. With ``show`` a new run comes with the answer.
+    that ``begins`` makes its conversation if there is none of that id. ``voices`` are those who had a part in it beside
+    the caller, as `Caller.identity`. With ``show`` a new run comes with the answer.
 
     Raises:
         InsufficientScope: the caller's key is not for it.
@@ -87,18 +95,20 @@ async def begin(
     try:
         if caller.conversation is not None:
             await keep_to_conversation(backend, caller, submission.conversation_id or "")
-        admitted, lacks = await admit_submission(submission, backend, caller)
+        admitted = await admit_submission(submission, backend, caller)
         if begins:
             chosen_id(backend, submission.conversation_id or "")
         if submission.on_conflict == "steer":
             await within_deadline(backend.store.capacity.admit())
         submitting = backend.store.runs.submit(
-            admitted,
+            admitted.body,
             received=submission,
             idempotency_key=key,
-            by=caller.name,
+            by=caller.identity or None,
+            agent_by=admitted.agent_by,
+            voices=voices,
             begins=begins,
-            lacks=lacks,
+            lacks=admitted.lacks,
             show=show,
         )
         submitted, unsafe = await durable_reply(submitting)
@@ -167,7 +177,14 @@ async def retry(backend: Backend, run_id: str, body: Retry, caller: Caller, *, k
     admitted = await admit_retry(run_id, body, backend, caller)
     try:
         with carrying_secrets():
-            retrying = backend.store.control.retry(run_id, admitted, received=body, idempotency_key=key, by=caller.name)
+            retrying = backend.store.control.retry(
+                run_id,
+                admitted.body,
+                received=body,
+                idempotency_key=key,
+                by=caller.identity or None,
+                agent_by=admitted.agent_by,
+            )
             made, unsafe = await durable_reply(retrying)
     except StateConflict as conflict:
         if conflict.code != "unknown_step":

@@ -72,8 +72,8 @@ class RequiredApprovals(Strict):
     require: Literal["risky", "always"] | ToolPatterns
     """The calls: of tools that are declared ``risky``, of all tools (``always``), or of the tools of these names."""
     approver: Literal["any", "other"] = "any"
-    """``other``: somebody approves them who has neither submitted the run nor spoken into it. With ``risky`` and
-    ``always``, that is so for every call of the agent that waits."""
+    """``other``: a second person approves them, who had no part in the run. With ``risky`` and ``always``, that is so
+    for every call of the agent that waits."""
 
 
 class RetryCeiling(Strict):

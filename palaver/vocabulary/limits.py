@@ -389,6 +389,13 @@ _ALL: Final = (
             "409 `conversation_full`; a run that goes on ends `incomplete`",
             "PALAVER_MAX_CONVERSATION_BYTES",
         ),
+        (
+            "voices",
+            "people whose words a conversation, or a run, tells apart",
+            200,
+            "names of keys",
+            "further ones may be anybody: nobody is a second person",
+        ),
         ("steering", "words that wait for a run's next model call", MIB, "bytes", "409 `steering_full`"),
     ),
     *_group(

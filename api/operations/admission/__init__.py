@@ -7,11 +7,13 @@ the faults that it finds (``judging``). The operator's rules and the caller's ke
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TypeVar
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from pydantic import SecretStr
 
+from palaver.errors import UnknownConversation
 from palaver.schemas.actions import Item
 from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
 from palaver.schemas.models import AgentSpec, Message, Retry, Run, Submission
@@ -20,7 +22,7 @@ from ..backend import Backend, Caller, within_deadline
 from . import governing, judging
 from .expanding import as_it_was, expand, expand_agent
 from .faults import AGENT_PROBLEMS, at_the_root, refuse
-from .governing import may_name, refuse_other_agents, refuse_other_names
+from .governing import check_heard, may_name, refuse_other_agents, refuse_other_names
 from .judging import items
 from .lookup import (
     has_parts,
@@ -45,17 +47,32 @@ __all__ = [
     "admit_secrets",
     "admit_submission",
     "as_it_was",
+    "check_heard",
     "may_name",
     "refuse",
     "refuse_other_names",
 ]
 
+Body = TypeVar("Body")
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedBody(Generic[Body]):
+    """A body that was admitted, as it is carried out."""
+
+    body: Body
+    agent_by: frozenset[str] | None
+    """The names of those who wrote the agent that the body gives, '' for one without; None if it gives none."""
+    lacks: str | None = None
+    """The thing that its run waits for if no worker is there, as in ``waiting``."""
+
+
 OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPatch)
 
 
-async def admit_submission(submission: Submission, backend: Backend, caller: Caller) -> tuple[Submission, str | None]:
+async def admit_submission(submission: Submission, backend: Backend, caller: Caller) -> AdmittedBody[Submission]:
     """Check a submission. Return it with its agent and its retry policy in the place of their names, and with what the
-    operator's policy demands; and what its run waits for if no worker is there, as in ``waiting``.
+    operator's policy demands.
 
     Raises:
         Refused: everything that is wrong with it.
@@ -66,9 +83,11 @@ async def admit_submission(submission: Submission, backend: Backend, caller: Cal
     known = await look_up_submission(submission, tree, backend, caller)
     refuse(judging.submission_faults(submission, known))
     about = submission.conversation_id
-    if about is not None and submission.on_conflict == "steer":
-        await governing.check_heard(about, backend, caller)
-    return await governing.govern_run(submission, tree, known.standing, backend, caller, about=about), known.lacks
+    if about is not None and caller.agents is not None:
+        with nullcontext() if submission.on_conflict == "steer" else suppress(UnknownConversation):
+            await governing.check_heard(about, backend, caller)
+    governed = await governing.govern_run(submission, tree, known.standing, backend, caller, about=about)
+    return AdmittedBody(governed, None if tree is None else tree.writers, known.lacks)
 
 
 async def admit_condensing(submission: Submission, backend: Backend, caller: Caller) -> Submission:
@@ -101,7 +120,7 @@ async def admit_agent(name: str, agent: AgentSpec, backend: Backend, caller: Cal
         await governing.govern_kept(replace(tree, agent=numbered), backend, caller)
 
 
-async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller) -> Retry:
+async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller) -> AdmittedBody[Retry]:
     """Check a retry or a fork of a run. Return it with its agent and the retry policy in the place of their names, and
     with what the operator's policy demands.
 
@@ -113,7 +132,10 @@ async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller
     body, tree = await expand(body, backend, caller)
     known = await look_up_retry(run_id, body, tree, backend, caller)
     refuse(judging.retry_faults(body, known))
-    return await governing.govern_run(body, tree, known.standing, backend, caller, about=run_id)
+    if known.standing is not None and known.standing.tree is not None:
+        refuse_other_agents(known.standing.tree.agent, caller)
+    governed = await governing.govern_run(body, tree, known.standing, backend, caller, about=run_id)
+    return AdmittedBody(governed, None if tree is None else tree.writers)
 
 
 async def admit_retry_of(run: Run, backend: Backend, caller: Caller) -> Retry:
@@ -123,13 +145,12 @@ async def admit_retry_of(run: Run, backend: Backend, caller: Caller) -> Retry:
         Refused: the policy, or the key of the caller, does not allow its agent.
     """
     if not is_governed(backend, caller):
-        if caller.name is None:
-            refuse(governing.nameless_faults(run.agent))
+        refuse(governing.nameless_faults(run.agent, caller))
         return Retry()
     return await governing.govern_run(Retry(), None, standing_run(run, backend), backend, caller, about=run.id)
 
 
-async def admit_conversation(body: OfConversation, backend: Backend, caller: Caller) -> OfConversation:
+async def admit_conversation(body: OfConversation, backend: Backend, caller: Caller) -> AdmittedBody[OfConversation]:
     """Check a new conversation, a fork or a change of one. Return it with its agent and the retry policy in the place
     of their names, and with what the operator's policy demands.
 
@@ -141,7 +162,8 @@ async def admit_conversation(body: OfConversation, backend: Backend, caller: Cal
     known = await look_up(tree, backend)
     secrets = body.secrets if isinstance(body, NewConversation) else None
     refuse(judging.conversation_faults(secrets, known))
-    return await governing.govern_conversation(body, tree, backend, caller)
+    governed = await governing.govern_conversation(body, tree, backend, caller)
+    return AdmittedBody(governed, None if tree is None else tree.writers)
 
 
 async def admit_messages(

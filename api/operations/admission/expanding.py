@@ -36,8 +36,12 @@ async def expand(body: Body, backend: Backend, caller: Caller) -> tuple[Body, Ag
         if extra:
             raise Refused.at("/client_tools", "go with an agent, and the request names none")
         return body, None
-    agent = await _kept_agent(body.agent, "/agent", backend, caller) if isinstance(body.agent, str) else body.agent
-    tree = await expand_agent(agent, agent.name, backend, caller)
+    if isinstance(body.agent, str):
+        agent, writer = await _kept_agent(body.agent, "/agent", backend, caller)
+        tree = await expand_agent(agent, agent.name, backend, caller)
+        tree = replace(tree, writers=tree.writers | {writer})
+    else:
+        tree = await expand_agent(body.agent, body.agent.name, backend, caller)
     if extra:
         tree = replace(tree, agent=_with_client_tools(tree.agent, extra))
     return body if tree.agent is body.agent else body.model_copy(update={"agent": tree.agent}), tree
@@ -50,12 +54,13 @@ async def expand_agent(agent: AgentSpec, name: str | None, backend: Backend, cal
         Refused: one of them is unknown, is below itself, or they are too many.
         StoreUnavailable: the store took too long.
     """
-    whole = await _Expansion(backend, caller).expanded(agent, (name or "(this one)",))
+    expansion = _Expansion(backend, caller)
+    whole = await expansion.expanded(agent, (name or "(this one)",))
     if whole.subagents and len(agent_json(whole).encode()) > limit_of("agent_tree"):
         count_exceeded("agent_tree")
         why = f"has agents of more than {limit_of('agent_tree')} bytes together, as JSON"
         raise Refused.at("/agent/tools", why)
-    return AgentTree(whole, backend.providers)
+    return AgentTree(whole, backend.providers, writers=frozenset({caller.identity, *expansion.writers}))
 
 
 def as_it_was(agent: AgentSpec) -> AgentSpec:
@@ -72,6 +77,8 @@ class _Expansion:
         self._backend = backend
         self._caller = caller
         self._size = 0
+        self.writers: set[str] = set()
+        """Those who wrote the agents of the server that it found."""
 
     async def expanded(self, agent: AgentSpec, path: tuple[str, ...], place: str = "") -> AgentSpec:
         """Return an agent with what it names in the place of the names. ``path`` leads to it, and ``place`` is where
@@ -102,7 +109,8 @@ class _Expansion:
         self._count(path, where)
         if called in before:
             raise Refused.of_faults([FieldError(where, "duplicate_tool", f"is another agent that is {called}")])
-        kept = await _kept_agent(reference, where, self._backend, self._caller)
+        kept, writer = await _kept_agent(reference, where, self._backend, self._caller)
+        self.writers.add(writer)
         return Subagent(agent=await self.expanded(kept, (*path, name), where))
 
     async def _inline(
@@ -130,8 +138,8 @@ class _Expansion:
             raise Refused.at(where, f"has more than {limit_of('subagents')} agents at all levels")
 
 
-async def _kept_agent(reference: str, pointer: str, backend: Backend, caller: Caller) -> AgentSpec:
-    """Return the agent on the server that a field at ``pointer`` names.
+async def _kept_agent(reference: str, pointer: str, backend: Backend, caller: Caller) -> tuple[AgentSpec, str]:
+    """Return the agent on the server that a field at ``pointer`` names, and who wrote that version.
 
     Raises:
         Refused: ``unknown_agent``.
@@ -143,7 +151,7 @@ async def _kept_agent(reference: str, pointer: str, backend: Backend, caller: Ca
     except UnknownAgent:
         why = "is not on the server" if version is None else "is not on the server in that version"
         raise Refused.of_faults([FieldError(pointer, "unknown_agent", f"{why}: see GET /v1/agents")]) from None
-    return as_it_was(kept.agent)
+    return as_it_was(kept.agent), kept.created_by or ""
 
 
 def _check_inline(agent: AgentSpec, place: str) -> None:

@@ -53,6 +53,9 @@ class AgentTree:
     """The place in the request of the tool that leads to it; empty for the one that the request is about."""
     budget: Budget | None = None
     """The most that each of its runs may use, as the agent above says."""
+    writers: frozenset[str] = frozenset()
+    """The writers of all its agents, as `Caller.identity`: the caller whose request has it, and those who put on the
+    server what it names."""
 
     @cached_property
     def below(self) -> Mapping[str, AgentTree]:

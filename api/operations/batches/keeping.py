@@ -19,6 +19,7 @@ from ..admission.judging import input_faults, ordered_faults
 from ..backend import Backend, Caller, within_deadline
 from ..schedules.bearers import bearer_of_order
 from ..schedules.keeping import below
+from ..scopes import refuse_held
 
 _ID: Final = re.compile(r"batch_[0-9a-f]{24}")
 
@@ -52,15 +53,16 @@ async def create_batch(
 
 
 async def append_items(backend: Backend, batch_id: str, body: MoreItems, caller: Caller) -> Batch:
-    """Append items to a batch.
+    """Append items to a batch. It is judged as the submit of their runs, which are in the name of the caller.
 
     Raises:
-        Refused: an item says nothing.
+        InsufficientScope: the caller's key is held to one conversation.
+        Refused: an item says nothing, or the caller may not submit a run of the batch.
         UnknownBatch, StateConflict: there is none of this id; ``batch_offset``, ``batch_full``.
         NoRoom, NotDurable, StoreUnavailable: they were not appended, or not safely.
     """
     _check_items(body.items)
-    order = await within_deadline(backend.store.batches.order(caller.tenant, _known(batch_id)))
+    order = await _judged(backend, batch_id, body.items, caller)
     await _append(backend, batch_id, order, body.offset, body.items, caller, complete=body.complete)
     return await read_batch(backend, batch_id, caller)
 
@@ -89,12 +91,21 @@ async def batch_results(
 
 
 async def change_batch(backend: Backend, batch_id: str, verb: BatchVerb, caller: Caller) -> Batch:
-    """Cancel a batch, or begin again what has failed.
+    """Cancel a batch, or begin again what has failed: that is judged as the submit of these runs.
 
     Raises:
+        InsufficientScope: the caller's key is held to one conversation.
+        Refused: the caller may not submit a run of the batch.
         UnknownBatch, NotDurable, StoreUnavailable: there is none of this id; it may not be done safely.
     """
-    await within_deadline(backend.store.batches.change(caller.tenant, _known(batch_id), verb))
+    if verb == "retry":
+        batch = await read_batch(backend, batch_id, caller)
+        if batch.state == "failed":
+            # What nobody can read is not begun again.
+            return batch
+        await _judged(backend, batch_id, (), caller)
+    changing = backend.store.batches.change(caller.tenant, _known(batch_id), verb, by=caller.identity or None)
+    await within_deadline(changing)
     backend.batches_changed.set()
     return await read_batch(backend, batch_id, caller)
 
@@ -147,9 +158,17 @@ async def _append(
     *,
     complete: bool,
 ) -> None:
-    append = backend.store.batches.append
-    await within_deadline(append(caller.tenant, batch_id, order, offset, items, complete=complete))
+    append, bearer = backend.store.batches.append, bearer_of_order(caller)
+    await within_deadline(append(caller.tenant, batch_id, order, offset, items, complete=complete, bearer=bearer))
     backend.batches_changed.set()
+
+
+async def _judged(backend: Backend, batch_id: str, items: Sequence[BatchItem], caller: Caller) -> BatchOrder:
+    """Return the order of a batch of which the caller lets runs begin, once that is judged as a submit of these."""
+    refuse_held(caller)
+    order = await within_deadline(backend.store.batches.order(caller.tenant, _known(batch_id)))
+    await _check_head(order.head, items, backend, caller)
+    return order
 
 
 async def _check_head(head: BatchHead, items: Sequence[BatchItem], backend: Backend, caller: Caller) -> None:

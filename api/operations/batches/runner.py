@@ -30,8 +30,9 @@ from palaver.errors import (
 )
 from palaver.schemas.batches import BatchItem
 from palaver.schemas.models import Run, Submission
-from palaver.store.batches.progress import BatchClaim, CellEntry
+from palaver.store.batches.progress import AddedItem, BatchClaim, CellEntry
 from palaver.store.redis.reach import Reach, within
+from palaver.store.schedules.schedules import Bearer
 from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.telemetry.metrics import NANO
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -99,10 +100,6 @@ class BatchRunner:
 
     async def _go_on(self, claimed: BatchClaim) -> None:
         with within(Reach(claimed.tenant)):
-            try:
-                caller: Caller | Refused = await caller_now(self._backend, claimed.tenant, claimed.order.bearer)
-            except Refused as refusal:
-                caller = refusal
             looked = await asyncio.gather(*(self._look_at(claimed, each) for each in claimed.flight.values()))
             ended = [each for each in looked if isinstance(each, EndedCell)]
             begun = [each for each in looked if isinstance(each, CellEntry)]
@@ -113,7 +110,7 @@ class BatchRunner:
                     begun += first
             if not await within_deadline(self._progress.advance(claimed, begun=begun, ended=ended)):
                 return
-            wait = await self._submit_all(claimed, caller)
+            wait = await self._submit_all(claimed)
             await within_deadline(self._progress.advance(claimed, wait=wait))
 
     async def _look_at(self, claimed: BatchClaim, entry: CellEntry) -> EndedCell | CellEntry | None:
@@ -139,7 +136,7 @@ class BatchRunner:
             return self._ended(claimed, entry, result)
         return replace(entry, result={**result, "answer": (run.output or "")[: limit_of("batch_expected")]})
 
-    async def _submit_all(self, claimed: BatchClaim, caller: Caller | Refused) -> float:
+    async def _submit_all(self, claimed: BatchClaim) -> float:
         """Submit what is begun and has no run yet. Return the seconds until the next look."""
         waiting = [each for each in claimed.flight.values() if each.under_way is None]
         if not waiting:
@@ -147,7 +144,8 @@ class BatchRunner:
         items = await within_deadline(
             self._progress.items(claimed, [claimed.order.item(each.cell) for each in waiting])
         )
-        submitting = (self._submit(claimed, caller, each, items) for each in waiting)
+        callers = {each.bearer: await self._caller(claimed.tenant, each.bearer) for each in items.values()}
+        submitting = (self._submit(claimed, callers, each, items) for each in waiting)
         made = await asyncio.gather(*submitting, return_exceptions=True)
         begun = [each for each in made if isinstance(each, CellEntry)]
         ended = [each for each in made if isinstance(each, EndedCell)]
@@ -157,16 +155,27 @@ class BatchRunner:
                 raise each
         return _WAIT if None not in made else _NO_ROOM
 
+    async def _caller(self, tenant: str, bearer: Bearer) -> Caller | Refused:
+        try:
+            return await caller_now(self._backend, tenant, bearer)
+        except Refused as refusal:
+            return refusal
+
     async def _submit(
-        self, claimed: BatchClaim, caller: Caller | Refused, entry: CellEntry, items: Mapping[int, BatchItem]
+        self,
+        claimed: BatchClaim,
+        callers: Mapping[Bearer, Caller | Refused],
+        entry: CellEntry,
+        items: Mapping[int, AddedItem],
     ) -> EndedCell | CellEntry | None:
         """Submit the run of a cell, or the one that judges it; None if there is no room."""
         if claimed.now - entry.at > self._backend.settings.retention * 500 and entry.run_id is None:
             # An idempotency key is not kept for ever: nobody knows any more whether the run was submitted.
             return self._ended(claimed, entry, {"status": "unknown", "code": "unknown_outcome"})
-        item = items.get(claimed.order.item(entry.cell))
-        if item is None:
+        added = items.get(claimed.order.item(entry.cell))
+        if added is None:
             return self._ended(claimed, entry, entry.result or {"status": "unknown", "code": "corrupt_record"})
+        item, caller = added.item, callers[added.bearer]
         key = f"{_KEY} {claimed.batch_id} {entry.cell} {entry.attempt}"
         if entry.result is not None:
             key = f"{key} score"
@@ -175,7 +184,7 @@ class BatchRunner:
             if isinstance(caller, Refused):
                 raise caller
             async with self._calls:
-                run_id = (await begin(self._backend, submission, caller, key=key)).run_id
+                run_id = (await begin(self._backend, submission, caller, key=key, voices=claimed.retried_by)).run_id
         except NotDurable:
             # The same again finds the run, and waits for its safety.
             return None
@@ -189,7 +198,7 @@ class BatchRunner:
             result = {"status": "refused", **refusal} if entry.result is None else {**entry.result, "code": code}
         else:
             return _with_run(entry, item, run_id)
-        before = await run_begun_before(self._backend, claimed.tenant, claimed.order.bearer, key)
+        before = await run_begun_before(self._backend, claimed.tenant, added.bearer, key)
         if before is not None:
             return _with_run(entry, item, before)
         return self._ended(claimed, replace(entry, item=item.id), result)

@@ -17,6 +17,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 from ..admission import admit_submission, refuse
 from ..admission.judging import ordered_faults
 from ..backend import Backend, Caller, within_deadline
+from ..scopes import refuse_held
 from ..submitting import Taken, submit
 from .bearers import bearer_of_order
 from .times import TickTimes
@@ -94,9 +95,16 @@ async def pause_schedule(backend: Backend, name: str, caller: Caller) -> Schedul
 
 
 async def resume_schedule(backend: Backend, name: str, caller: Caller) -> Schedule:
-    """Let a schedule go on with the ticks from now on; those that passed while it was paused are left out. Raises as
-    `pause_schedule`."""
+    """Let a schedule go on with the ticks from now on; those that passed while it was paused are left out. That is
+    judged as the submit of its run.
+
+    Raises:
+        InsufficientScope: the caller's key is held to one conversation.
+        Refused: the caller may not submit its run; and as `pause_schedule`.
+    """
+    refuse_held(caller)
     schedule, _ = await _read(backend, name, caller)
+    await _check_run(schedule.run, backend, caller)
     times = times_of(caller.tenant, name, schedule)
     following = times.first(await within_deadline(backend.store.schedules.now()))
     await within_deadline(backend.store.schedules.resume(caller.tenant, name, following, by=caller.name))
@@ -122,9 +130,10 @@ async def trigger_schedule(backend: Backend, name: str, caller: Caller, *, key: 
     Raises:
         UnknownSchedule: there is none of that name; and whatever ``submit`` raises.
     """
-    schedule, _ = await _read(backend, name, caller)
+    schedule, order = await _read(backend, name, caller)
     with below("/run"):
-        return await submit(backend, submission_of(name, schedule.run), caller, key=key)
+        submission = submission_of(name, schedule.run)
+        return await submit(backend, submission, caller, key=key, voices={order.bearer.name or ""})
 
 
 def submission_of(name: str, run: ScheduledRun) -> Submission:

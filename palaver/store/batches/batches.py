@@ -123,10 +123,18 @@ class Batches:
         return await durable_reply(self._scripts.run_durably(create), _made)
 
     async def append(
-        self, tenant: str, batch_id: str, order: BatchOrder, offset: int, items: Sequence[BatchItem], *, complete: bool
+        self,
+        tenant: str,
+        batch_id: str,
+        order: BatchOrder,
+        offset: int,
+        items: Sequence[BatchItem],
+        *,
+        complete: bool,
+        bearer: Bearer | None = None,
     ) -> int:
         """Append items behind the ``offset`` that there are, and return how many there are then. A part that is there
-        changes nothing.
+        changes nothing. Their runs are in the name of ``bearer``; without one, of the batch's.
 
         Raises:
             UnknownBatch: there is none of this id.
@@ -141,6 +149,7 @@ class Batches:
             offset=offset,
             complete=complete,
             most=order.most,
+            by=None if bearer is None or bearer == order.bearer else orjson.dumps(bearer.fields()),
             items=tuple(item.model_dump_json(exclude_defaults=True) for item in items),
         )
         return await durable_reply(self._scripts.run_durably(append), lambda reply: _appended(batch_id, reply))
@@ -187,14 +196,20 @@ class Batches:
             raise CorruptRecord(f"the results of the batch {batch_id}") from error
         return found, until if until < int(begun) else -1
 
-    async def change(self, tenant: str, batch_id: str, verb: BatchVerb) -> int:
-        """Cancel a batch, or begin again what has failed; return how many cells that are.
+    async def change(self, tenant: str, batch_id: str, verb: BatchVerb, *, by: str | None = None) -> int:
+        """Cancel a batch, or begin again what has failed; return how many cells that are. ``by`` is the name of the key
+        that asks.
 
         Raises:
             UnknownBatch: there is none of this id.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
         """
-        change = ChangeBatch(of=batch_keys.of_batch(tenant, batch_id), member=member(tenant, batch_id), verb=verb)
+        change = ChangeBatch(
+            of=batch_keys.of_batch(tenant, batch_id),
+            member=member(tenant, batch_id),
+            verb=verb,
+            by=orjson.dumps([by or ""]),
+        )
         moved = 0
         for _ in range(_PARTS):
             reply = await self._scripts.run_durably(change)

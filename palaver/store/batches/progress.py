@@ -16,6 +16,7 @@ from palaver.store.batches.batches import BatchOrder
 from palaver.store.redis import batch_keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.due import member, read_due
+from palaver.store.schedules.schedules import Bearer
 from palaver.store.scripting.contracts import AdvanceBatch, ClaimBatch, LeaveBatch
 from palaver.store.scripting.contracts.batches import BatchAdvanced, BatchClaimed, BegunCell, EndedCell
 from palaver.store.scripting.scripts import Scripts
@@ -50,6 +51,14 @@ class CellEntry:
         return BegunCell(self.cell, orjson.dumps(fields))
 
 
+@dataclass(frozen=True, slots=True)
+class AddedItem:
+    """An item of a batch, and in whose name its runs are."""
+
+    item: BatchItem
+    bearer: Bearer
+
+
 @dataclass(slots=True)
 class BatchClaim:
     """A batch that this process goes on with."""
@@ -64,6 +73,8 @@ class BatchClaim:
     """The first cell that was never begun."""
     now: int
     """The time of the claim, ms."""
+    retried_by: Sequence[str]
+    """The names of those who began again what had failed, '' for one without."""
     flight: dict[int, CellEntry] = field(default_factory=dict)
 
     @property
@@ -97,10 +108,11 @@ class BatchProgress:
         try:
             order = BatchOrder.of_json(reply.order)
             cells = {int(cell): CellEntry(int(cell), **orjson.loads(text)) for cell, text in flight.items()}
+            again = orjson.loads(reply.retried_by or b"[]")
         except UNREADABLE as error:
             await self.leave(tenant, batch_id, claim)
             raise CorruptRecord(f"the batch {batch_id}") from error
-        return BatchClaim(tenant, batch_id, claim, order, reply.state, reply.items, reply.next, now, cells)
+        return BatchClaim(tenant, batch_id, claim, order, reply.state, reply.items, reply.next, now, again, cells)
 
     async def leave(self, tenant: str, batch_id: str, claim: str) -> None:
         """Let a batch go that cannot be read here."""
@@ -120,17 +132,19 @@ class BatchProgress:
         behind = min(claimed.cells, claimed.next + room - len(found))
         return [*found, *(CellEntry(cell, 1, claimed.now) for cell in range(claimed.next, behind))], behind
 
-    async def items(self, claimed: BatchClaim, numbers: Sequence[int]) -> Mapping[int, BatchItem]:
+    async def items(self, claimed: BatchClaim, numbers: Sequence[int]) -> Mapping[int, AddedItem]:
         """The items of these numbers, without those that cannot be read."""
         asked = [*dict.fromkeys(numbers)]
         if not asked:
             return {}
         of = batch_keys.of_batch(claimed.tenant, claimed.batch_id)
-        texts = await self._redis.hmget(of.items, [str(number) for number in asked])
+        fields = [name for number in asked for name in (str(number), f"by:{number}")]
+        texts = await self._redis.hmget(of.items, fields)
         found = {}
-        for number, text in zip(asked, texts, strict=True):
+        for number, text, by in zip(asked, texts[::2], texts[1::2], strict=True):
             with suppress(*UNREADABLE):
-                found[number] = BatchItem.model_validate_json(text or b"")
+                bearer = claimed.order.bearer if by is None else Bearer.of_fields(orjson.loads(by))
+                found[number] = AddedItem(BatchItem.model_validate_json(text or b""), bearer)
         return found
 
     async def advance(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import starmap
@@ -71,10 +71,16 @@ class Conversations:
         self._capacity = capacity
 
     async def begin(
-        self, new: NewConversation, conversation_id: str | None = None, *, dialect_texts: DialectTexts | None = None
+        self,
+        new: NewConversation,
+        conversation_id: str | None = None,
+        *,
+        dialect_texts: DialectTexts | None = None,
+        agent_by: Collection[str] | None = None,
     ) -> tuple[Conversation, bool]:
         """An empty conversation, or the one that has that id already: then it is left as it is, and the second value
-        is true. It goes after the retention unless a run uses it.
+        is true. It goes after the retention unless a run uses it. ``agent_by`` are the names of those who wrote its
+        agent, '' for one without a name.
 
         Raises:
             NoRoom: ``store_nearly_full``.
@@ -89,16 +95,23 @@ class Conversations:
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
             hash_fields=tuple(
-                entry for entry in (*fields_of(about, dialect_texts or {}), *secrets) if entry.value is not None
+                entry
+                for entry in (*fields_of(about, dialect_texts or {}, agent_by=agent_by), *secrets)
+                if entry.value is not None
             ),
         )
         there = await durable_reply(self._scripts.run_durably(begin), _begun)
         return await self._reading.conversation(chosen), there
 
     async def change(
-        self, conversation_id: str, patch: ConversationPatch, *, dialect_texts: DialectTexts | None = None
+        self,
+        conversation_id: str,
+        patch: ConversationPatch,
+        *,
+        dialect_texts: DialectTexts | None = None,
+        agent_by: Collection[str] | None = None,
     ) -> Conversation:
-        """The conversation with what ``patch`` gives, and with these texts.
+        """The conversation with what ``patch`` gives, and with these texts. ``agent_by`` are as with `begin`.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
@@ -116,6 +129,7 @@ class Conversations:
             hash_fields=tuple(fields_of(about, dialect_texts or {})),
             secrets=self._vault.sealed(conversation_id, with_key({}, patch.spec)),
             endpoint=endpoint_of(patch.spec) if "agent" in about else None,
+            agent_by=records.names_json(agent_by),
         )
         await durable_reply(self._scripts.run_durably(change), lambda reply: _changed(conversation_id, reply))
         return await self._reading.conversation(conversation_id)
@@ -229,8 +243,12 @@ def _written(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
-def fields_of(about: Mapping[str, object], texts: DialectTexts) -> Iterator[HashField]:
+def fields_of(
+    about: Mapping[str, object], texts: DialectTexts, *, agent_by: Collection[str] | None = None
+) -> Iterator[HashField]:
     """Yield the fields of the hash for these values; None for those that it is not to have."""
+    if agent_by is not None:
+        yield HashField("agent_by", records.names_json(agent_by))
     for name, value in about.items():
         if name == "agent":
             agent = value if isinstance(value, AgentSpec) else None

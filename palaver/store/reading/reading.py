@@ -157,7 +157,7 @@ class Reading:
 
     async def has_unheard_words(self, run_id: str) -> bool:
         """Tell whether the user has said something into the run that its next model call is to be told."""
-        return bool(await self._redis.hexists(keys.run(run_id), "steer"))
+        return await self._redis.hget(keys.run(run_id), "steer") is not None
 
     async def begins_at(self, run_id: str) -> int:
         """The position in its conversation's log behind which the run's entries are."""

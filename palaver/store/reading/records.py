@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -100,6 +100,11 @@ def names(agent: AgentSpec) -> str:
     """Return the names by which scripts describe a delivery: the agent, or ``-``, and its models, with blanks between
     them."""
     return " ".join((agent.name or "-", *agent.models))
+
+
+def names_json(names: Collection[str] | None) -> str | None:
+    """Return names of keys as JSON, '' for a caller without one; None for None."""
+    return None if names is None else orjson.dumps(sorted(names)).decode()
 
 
 def run_fields(values: Sequence[bytes | None]) -> Fields | None:

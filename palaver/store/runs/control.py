@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -85,6 +85,7 @@ class RunControl:
         received: Retry | None = None,
         idempotency_key: str | None = None,
         by: str | None = None,
+        agent_by: Collection[str] | None = None,
     ) -> Submitted:
         """Go on where an ended run stopped, with a new run: the work that was done is in the conversation's log.
 
@@ -104,20 +105,32 @@ class RunControl:
         key = idempotency(idempotency_key, f"{run_id} {said.model_dump_json(exclude_defaults=True)}", by)
         again = again_of(run, retry)
         if retry.from_step is not None:
-            return await self._fork(run, retry.from_step, again, key, by)
+            return await self._fork(run, retry.from_step, again, key, by, agent_by)
         if not run.status.allows("retry") or run.withdrawn:
             raise StateConflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
         return await self._runs.take_on(
-            await self._runs.to_submit(again, run.conversation_id, "retry", key, by=by, retried_from=run_id)
+            await self._runs.to_submit(
+                again, run.conversation_id, "retry", key, by=by, agent_by=agent_by, retried_from=run_id
+            )
         )
 
-    async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
+    async def _fork(
+        self,
+        run: Run,
+        step: int,
+        again: Submission,
+        key: IdempotencyKey,
+        by: str | None,
+        agent_by: Collection[str] | None,
+    ) -> Submitted:
         through = await self._position_before(run, step)
         target = self._runs.new_conversation_beside(run.id)
         copied = await self._runs.copy(run.conversation_id, through=through, made_anew=run.id, agent=again.spec)
         try:
             made = await self._runs.take_on(
-                await self._runs.to_submit(again, target, "fork", key, by=by, retried_from=run.id, fork=copied)
+                await self._runs.to_submit(
+                    again, target, "fork", key, by=by, agent_by=agent_by, retried_from=run.id, fork=copied
+                )
             )
         except (StateConflict, IdempotencyMismatch, NoRoom, TimePassed):
             # Refused for certain. After any other error there may be a run that has it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import starmap
@@ -115,9 +115,11 @@ class History:
         dialect_texts: DialectTexts | None = None,
         idempotency_key: str | None = None,
         by: str | None = None,
+        agent_by: Collection[str] | None = None,
     ) -> tuple[Conversation, bool]:
         """A new conversation that begins with the log of this one; with true, one that an earlier request made.
-        ``target`` is its id, on the same shard. ``received`` is the body as it came, as for `Runs.submit`.
+        ``target`` is its id, on the same shard. ``received`` is the body as it came, as for `Runs.submit`, and
+        ``agent_by`` as in `Submit`.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -144,6 +146,7 @@ class History:
             through=0,
             withdrawals=b"",
             withdrawn=None,
+            by=by,
             hash_fields=(),
         )
         earlier = await self._scripts.run(fork)
@@ -157,7 +160,9 @@ class History:
         copied = await self._runs.copy(conversation_id, through=through, made_anew=None, agent=about["agent"])
         try:
             secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(body.secrets, body.spec)})
-            fields = (*fields_of(about, dialect_texts or {}), *starmap(HashField, secrets.items()))
+            fields = (
+                *fields_of(about, dialect_texts or {}, agent_by=agent_by), *starmap(HashField, secrets.items()),
+            )  # fmt: skip
             fork = replace(
                 fork,
                 copy=copied.copy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from secrets import token_hex
@@ -109,15 +109,17 @@ class Runs(Listing):
         by: str | None = None,
         begins: bool = False,
         condenses: bool = False,
+        agent_by: Collection[str] | None = None,
+        voices: Collection[str] = (),
         lacks: str | None = None,
         show: bool = False,
     ) -> Submitted:
         """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
-        who asks: the name of an API key, among whose bearers the idempotency key is one. One that ``begins`` makes its
-        conversation if there is none of that id. One that ``condenses`` does nothing else. ``lacks`` is what no worker
-        has that its first step needs, as in ``waiting``; None if one may be there. With ``show`` a new run comes with
-        the answer. ``received`` is the submission as it came, if it was completed since: the idempotency key is that of
-        the former.
+        who asks: the name of an API key, among whose bearers the idempotency key is one; ``agent_by`` and ``voices``
+        are as in `Submit`. One that ``begins`` makes its conversation if there is none of that id. One that
+        ``condenses`` does nothing else. ``lacks`` is what no worker has that its first step needs, as in ``waiting``;
+        None if one may be there. With ``show`` a new run comes with the answer. ``received`` is the submission as it
+        came, if it was completed since: the idempotency key is that of the former.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -139,11 +141,15 @@ class Runs(Listing):
             await self._capacity.memory()
             # An idempotency key is found again by its own shard.
             target = self.new_conversation(self._shard_of_key(key.digest) if key.digest else None)
-            submit = await self.to_submit(submission, target, "new", key, by=by, lacks=lacks)
+            submit = await self.to_submit(
+                submission, target, "new", key, by=by, agent_by=agent_by, voices=voices, lacks=lacks
+            )
             return await self.take_on(submit, show=show)
         check_conversation_id(conversation_id)
         kind: SubmitKind = "condense" if condenses else "named" if begins else "known"
-        submit = await self.to_submit(submission, conversation_id, kind, key, by=by, lacks=lacks)
+        submit = await self.to_submit(
+            submission, conversation_id, kind, key, by=by, agent_by=agent_by, voices=voices, lacks=lacks
+        )
         return await self.take_on(submit, show=show)
 
     async def begun_with(
@@ -187,6 +193,8 @@ class Runs(Listing):
         key: IdempotencyKey,
         *,
         by: str | None,
+        agent_by: Collection[str] | None = None,
+        voices: Collection[str] = (),
         retried_from: str | None = None,
         lacks: str | None = None,
         fork: CopiedLog | None = None,
@@ -225,6 +233,8 @@ class Runs(Listing):
             priority=submission.priority,
             budget=submission.budget.model_dump_json(exclude_none=True) if submission.budget else None,
             submitted_by=by,
+            agent_by=records.names_json(agent_by),
+            voices=records.names_json(voices or None),
             retried_from=retried_from,
             parent=child.parent if child else None,
             lacks=lacks,

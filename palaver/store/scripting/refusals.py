@@ -37,8 +37,8 @@ _REFUSALS: Final[Mapping[Code, _Refusal]] = {
     Code.WRONG_ACTION: _Refusal("an approval takes a decision, a client tool's call an output, a question an answer"),
     Code.DIGEST_MISMATCH: _Refusal("the call is not the one that was looked at"),
     Code.SECOND_PERSON_REQUIRED: _Refusal(
-        "this call needs the approval of a second person: a key with another name than those of who submitted the run "
-        "and who spoke into it"
+        "this call needs the approval of a second person: a key with another name than those of all who had a "
+        "part in the run: who made it, whose words its model was told, and who wrote its agent"
     ),
     Code.NOT_TO_BE_EDITED: _Refusal("a call that needs a second person is approved as it is, or denied"),
     Code.NO_PENDING_ACTION: _Refusal("no call of the run awaits an approval"),

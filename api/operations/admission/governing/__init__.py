@@ -50,8 +50,8 @@ async def govern_run(
         StoreUnavailable: the store took too long.
     """
     if not is_governed(backend, caller):
-        if tree is not None and caller.name is None:
-            refuse(nameless_faults(tree.agent))
+        if tree is not None:
+            refuse(nameless_faults(tree.agent, caller, tree.writers))
         return body
     owner, budget, given = "", body.budget, True
     if standing is not None:
@@ -127,7 +127,7 @@ async def _governed(
     rules = rules_of(tree, backend.policy, await _tenant(backend, caller, about))
     tools = await within_deadline(backend.catalog.tools()) if any(map(needs_tools, rules.values())) else None
     governed = governed_tree(tree, rules, tools, budget=budget, given=given, owner=owner, submits=submits)
-    refuse(governed.faults or (nameless_faults(governed.agent) if submits and caller.name is None else ()))
+    refuse(governed.faults or (nameless_faults(governed.agent, caller, tree.writers) if submits else ()))
     return governed
 
 

@@ -1,18 +1,27 @@
-"""Second persons, who approve what another one asked for: the caller has to be told from them."""
+"""Second persons, who approve what another one asked for: those who asked have to be told from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from palaver.errors import FieldError
 from palaver.schemas.models import AgentSpec
 
+from ...backend import Caller
 
-def nameless_faults(agent: AgentSpec) -> Iterator[FieldError]:
-    """Yield the fault of an agent if a second person has to approve calls of it, or of one below it. It has one if the
-    caller has no name: nobody can be told from such a caller."""
+
+def nameless_faults(agent: AgentSpec, caller: Caller, writers: Collection[str] = ()) -> Iterator[FieldError]:
+    """Yield the fault of an agent if a second person has to approve calls of it, or of one below it, and nobody can be
+    told from the caller, or from those who wrote it: one of them has no name."""
+    if caller.identity and "" not in writers:
+        return
     if any(each.approvals.second_person for each in _all_of(agent)):
         why = "cannot be had: the caller has no key with a name, and nobody can be told to be somebody else"
+        if caller.identity:
+            why = (
+                "cannot be had: who put the agent on the server had no key with a name. Remove it, and put it again "
+                "with one that has"
+            )
         yield FieldError("/agent/approvals/second_person", "second_person_required", why)
 
 

@@ -63,6 +63,8 @@ class AppendItems(Script[ItemsAppended | OffsetWrong | TooMany | Absent]):
     complete: bool
     most: int
     """Items that there may be."""
+    by: Json | None
+    """The bearer of the key that adds them; None if it is that of the batch."""
     items: tuple[Json, ...]
 
 
@@ -75,6 +77,8 @@ class BatchClaimed:
     items: int
     next: int
     """The first cell that was never begun."""
+    retried_by: Json | None
+    """The names of those who began again what had failed."""
 
 
 class ClaimBatch(Script[BatchClaimed | TickBusy | Absent]):
@@ -166,6 +170,8 @@ class ChangeBatch(Script[BatchChanged | Absent]):
     of: BatchKeys
     member: str
     verb: BatchVerb
+    by: Json
+    """The name of the key that asks, in a list; '' for none."""
 
 
 class RemoveBatch(Script[Removed | TickBusy | Absent]):

@@ -10,6 +10,7 @@ from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Busy, Unknown
 from palaver.store.scripting.contracts.runs import Rejected
 from palaver.store.scripting.contracts.secrets import NewSecret, Overfull
+from palaver.store.scripting.contracts.wire import Json
 
 
 class HashField(NamedTuple):
@@ -59,6 +60,8 @@ class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):
     """Only if it has this one."""
     endpoint: str | None
     """The name under which the key of its new agent is stored, as of `endpoint_of`; None if the agent stays."""
+    agent_by: Json | None
+    """The names of those who wrote its new agent, a list; None if the agent stays, or has none."""
     hash_fields: tuple[HashField, ...]
     secrets: tuple[NewSecret, ...]
 

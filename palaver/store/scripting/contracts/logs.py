@@ -179,6 +179,8 @@ class Fork(Script[Forked | ToCopy | Busy | Mismatch | Rejected]):
     """The withdrawals of the source before it was copied, as of `LogPage`."""
     withdrawn: Json | None
     """The withdrawn parts of the copy."""
+    by: str | None
+    """The name of the key that asks."""
     hash_fields: tuple[HashField, ...]
 
 

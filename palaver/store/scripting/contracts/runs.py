@@ -110,6 +110,11 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | 
     priority: int
     submitted_by: str | None
     """The name of the key that asks."""
+    agent_by: Json | None
+    """The names of those who wrote the agent, a list, '' for one without a name; None for those that are known of what
+    it goes on with."""
+    voices: Json | None
+    """The names of others who made the run what it is, a list as above."""
     retried_from: str | None
     """The run that this one goes on with. With ``retry`` it says what that one was to say and did not."""
     parent: Json | None

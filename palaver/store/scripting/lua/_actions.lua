@@ -1,8 +1,8 @@
 -- Tool calls that wait for a person's decision, a client's output, or the answer to a question.
 -- needs: deliver, family, outbox
 -- RUN `actions` is the JSON list of them, in call order: {id, type, tool, call_id, arguments, digest, timeout (ms),
--- expires_at (ms), question (what a server asks), second_person (it is not for who submitted the run to approve)}. The step of each is in the state awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how
--- one was resolved.
+-- expires_at (ms), question (what a server asks), second_person (`_voices.lua` says who may approve it)}. The step of each is in the state
+-- awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how one was resolved.
 
 -- And whether webhooks are to hear of those that are added.
 local function pending_actions()
@@ -59,8 +59,13 @@ local function drop_actions(resolved)
   save_actions(left)
 end
 
--- Record how a removed action was resolved; `more` goes into the event.
+-- Record how a removed action was resolved; `more` goes into the event. An approval by a second person is one of what was
+-- said until then and heard.
 local function log_resolution(action, decision, more)
+  if action.second_person then
+    local vouches = decision == Resolution.APPROVE and not STEER and redis.call('HGET', RUN, 'vouched') ~= ''
+    redis.call('HSET', RUN, 'vouched', vouches and ENTRIES or '')
+  end
   redis.call('HSET', RUN, 'act:' .. action.id, decision, 'act:' .. action.call_id, decision)
   redis.call('ZREM', list_of_actions(action), member(action.call_id))
   more.action_id, more.call_id, more.decision = action.id, action.call_id, decision

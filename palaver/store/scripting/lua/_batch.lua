@@ -1,8 +1,10 @@
--- A batch: `keys.batch` is a hash.
+-- A batch: `keys.batch` is a hash. `keys.items` has each item by its number and, as by:<number>, the bearer of the key that
+-- added it, if that is not the one of the order.
 -- needs: now
 -- order (JSON: what holds for all, and the bearer of a key), made (JSON: who and when), state, items and bytes (numbers),
 -- next (the first cell that was never begun), claim (by whom) and lasts (until when); closes (ms: no more items come by
--- then; while it is open), abandoned (none came), unread (ms: since when nobody can read it); and what came of the cells of each agent: <agent>:<status>, :nanos,
+-- then; while it is open), abandoned (none came), unread (ms: since when nobody can read it); retried_by (JSON: who
+-- began again what had failed); and what came of the cells of each agent: <agent>:<status>, :nanos,
 -- :unpriced, :input, :output, :ms, :scored, :passed (numbers).
 
 local fields = redis.call('HMGET', keys.batch, 'order', 'state', 'items', 'next', 'claim', 'lasts', 'bytes',

@@ -1,9 +1,22 @@
 -- The record of a new run, for submit.lua.
--- needs: title, time_limits, count, begun_by, caps
+-- needs: title, time_limits, count, begun_by, caps, voices
 
-local function create(kept, agent, max_steps, names)
+-- Who wrote the agent, if that is known, and who made the run beside its submitter, as JSON lists: with the agent of the
+-- run that it goes on with, or of the one that calls it, these are those of that one, too.
+local function makers(agent_by)
+  local before = args.retried_from or args.parent and cjson.decode(args.parent).run_id
+  if not before then return args.agent_by or agent_by, all_names(args.voices, args.agent_by or agent_by) end
+  local run = PREFIX .. 'run:' .. before
+  local kept = redis.call('HMGET', run, 'submitted_by', 'voices', 'agent_by', 'conversation')
+  agent_by = args.agent_by or kept[3]
+  local above = args.parent and kept[4] and unvouched(PREFIX .. 'conv:' .. kept[4])
+  return agent_by, all_names(args.voices, agent_by, kept[1] and cjson.encode({ kept[1] }), kept[2], above)
+end
+
+local function create(kept, agent, max_steps, names, agent_by)
   if not kept then begin_conversation() end
-  redis.call('HSET', CONV, 'agent', agent, 'max_steps', max_steps, 'names', names)
+  local writers, voices = makers(agent_by)
+  redis.call('HSET', CONV, 'agent', agent, 'max_steps', max_steps, 'names', names, unpack(writers and { 'agent_by', writers } or {}))
   title_by(args.title, args.folded, ID)
   redis.call('HINCRBY', CONV, 'unfinished', 1)
   keep_conversation()
@@ -12,8 +25,10 @@ local function create(kept, agent, max_steps, names)
     'start_by', args.start_by or '',
     'deadline', args.deadline or math.max(NOW, args.start_after or 0) + Setting.RUN_DEADLINE_MS,
     'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages), 'input_preview', args.input_preview or '')
+  if writers then redis.call('HSET', RUN, 'agent_by', writers) end
+  if voices then redis.call('HSET', RUN, 'voices', voices) end
   if args.kind == SubmitKind.CONDENSE then redis.call('HSET', RUN, 'condenses', 1) end
-  PRIORITY = args.priority
+  PRIORITY, SUBMITTER = args.priority, args.submitted_by
   if PRIORITY ~= Priority.USUAL then redis.call('HSET', RUN, 'priority', PRIORITY) end
   if args.budget then redis.call('HSET', RUN, 'budget', args.budget) end
   if args.submitted_by then redis.call('HSET', RUN, 'submitted_by', args.submitted_by) end

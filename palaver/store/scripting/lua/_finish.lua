@@ -32,23 +32,24 @@ local function activate_next_run()
 end
 
 -- What the run used is the conversation's from now on; until here it is counted with the run alone. A child hands it to
--- its parent, too, and wakes the call that waits for it. Answers whether webhooks are to hear of the end.
+-- its parent, too, and wakes the call that waits for it. Answers whether webhooks are to hear of the end, and what the
+-- run's approvals vouch for.
 local function hand_on_usage()
   local names = {
     'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls',
     'tool_calls', 'cost',
   }
-  local used = redis.call('HMGET', RUN, 'parent', 'unpriced', 'webhooks', unpack(names))
+  local used = redis.call('HMGET', RUN, 'parent', 'unpriced', 'webhooks', 'vouched', unpack(names))
   if used[2] then redis.call('HSET', CONV, 'unpriced', 1) end
   for i, name in ipairs(names) do
-    if used[i + 3] then redis.call('HINCRBY', CONV, name, used[i + 3]) end
+    if used[i + 4] then redis.call('HINCRBY', CONV, name, used[i + 4]) end
   end
   if used[1] then
     local parent = cjson.decode(used[1])
-    hand_up(parent, used[2], names, { unpack(used, 4, 3 + #names) })
+    hand_up(parent, used[2], names, { unpack(used, 5, 4 + #names) })
     wake_parent(parent)
   end
-  return used[3]
+  return used[3], used[4]
 end
 
 local function tell_webhooks(status, reason, failure)
@@ -94,8 +95,11 @@ local function finish(reason, failure)
   emit(EventKind.RUN_FINISHED, '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'
     .. (failed and failure or 'null') .. (failure and not failed and ',"incomplete_details":' .. failure or '') .. '}')
   count_run(status, reason, failed and failure)
-  if hand_on_usage() then tell_webhooks(status, reason, failed and failure) end
-  redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))
+  local heard, vouched = hand_on_usage()
+  if heard then tell_webhooks(status, reason, failed and failure) end
+  local vouches = vouched and vouched ~= '' and status == RunStatus.COMPLETED
+  redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }),
+    unpack(vouches and { 'vouched', vouched } or {}))
   redis.call('EXPIRE', RUN, Setting.RETENTION)
   -- Sweepers remove the run from the list of runs then.
   redis.call('ZADD', ended_runs(), NOW + Setting.RETENTION * 1000, ID)

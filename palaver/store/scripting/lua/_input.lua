@@ -1,13 +1,40 @@
 -- Applies input to an unfinished run: decisions, outputs, messages, pause, resume.
--- needs: turn
+-- needs: turn, voices
 
--- Remember that somebody, nil without a name, has put words or an output into the run: RUN `spoke:<name>`.
-local function spoke(by) redis.call('HSET', RUN, 'spoke:' .. (by or ''), 1) end
+-- Note that the key of that name, nil without one, says something in this conversation.
+local function hear(by)
+  redis.call('HSET', CONV, 'voices', heard(redis.call('HGET', CONV, 'voices'), { by or '' }, ENTRIES))
+end
 
--- Whether the key of that name is of somebody else than who submitted the run or spoke into it. Without names nobody
--- can tell.
+-- Remember that the key of that name, nil without one, has put words or an output into the run. Those above it are told
+-- what comes of that.
+local function spoke(by)
+  local name = by or ''
+  redis.call('HSET', RUN, 'spoke:' .. name, 1)
+  hear(by)
+  local kept = redis.call('HMGET', RUN, 'voices', 'parent')
+  if not ENTERED then redis.call('HSET', RUN, 'voices', all_names(kept[1], cjson.encode({ name }))) end
+  local above = kept[2]
+  while above do
+    local run = PREFIX .. 'run:' .. cjson.decode(above).run_id
+    local there = redis.call('HMGET', run, 'conversation', 'parent')
+    if not there[1] then return end
+    local conversation = PREFIX .. 'conv:' .. there[1]
+    local log = redis.call('HMGET', conversation, 'entries', 'voices')
+    redis.call('HSET', run, 'spoke:' .. name, 1)
+    if log[1] then redis.call('HSET', conversation, 'voices', heard(log[2], { name }, tonumber(log[1]))) end
+    above = there[2]
+  end
+end
+
+-- Whether the key of that name is a second person for the calls of the run: it is not among those whose words its model
+-- was told since one vouched for them, nor among those who made the run. Without names nobody can tell.
 local function is_second_person(by)
   if not by or not SUBMITTER or SUBMITTER == by then return false end
+  local names = decoded(all_names(redis.call('HGET', RUN, 'voices'), unvouched(CONV)))
+  for _, name in ipairs(names) do
+    if name == by or name == '' then return false end
+  end
   local spoken = redis.call('HMGET', RUN, 'spoke:' .. by, 'spoke:', 'parent')
   -- Who spoke into a run has said something of what its children are to do.
   while spoken[3] and not spoken[1] and not spoken[2] do

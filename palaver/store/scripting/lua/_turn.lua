@@ -1,5 +1,5 @@
 -- How a run continues from one step to the next.
--- needs: usage, idle, finish, last_word
+-- needs: usage, idle, finish, last_word, voices
 
 local function conversation_full()
   return ENTRIES >= Setting.MAX_ENTRIES or BYTES >= Setting.MAX_CONVERSATION_BYTES
@@ -55,7 +55,7 @@ end
 -- Queue the run behind the active run of its conversation. If there is none, write its input to the log and deliver its
 -- first step.
 local function enter()
-  local place = redis.call('HMGET', CONV, 'active', 'queued')
+  local place = redis.call('HMGET', CONV, 'active', 'queued', 'voices')
   if place[1] and place[1] ~= ID then
     redis.call('HSET', CONV, 'queued', place[2] and place[2] .. ' ' .. ID or ID)
     wait_for(WaitReason.CONVERSATION_BUSY, {})
@@ -63,10 +63,11 @@ local function enter()
     return ''
   end
   ENTERED = ENTRIES
-  redis.call('HSET', CONV, 'active', ID)
   redis.call('HSET', RUN, 'entered', ENTERED)
-  local run = redis.call('HMGET', RUN, 'input', 'retried_from', 'condenses')
+  local run = redis.call('HMGET', RUN, 'input', 'retried_from', 'condenses', 'voices')
   local messages = cjson.decode(run[1])
+  local speaks = #messages > 0 and cjson.encode({ SUBMITTER or '' })
+  redis.call('HSET', CONV, 'active', ID, 'voices', heard(place[3], decoded(all_names(speaks, run[4])), ENTRIES))
   for _, message in ipairs(messages) do emit(EventKind.MESSAGE_CREATED, '{"message":' .. message .. '}') end
   local silent = #messages == 0 and not run[3] and not STEER
   local word = silent and last_word()

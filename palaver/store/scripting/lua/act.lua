@@ -69,10 +69,12 @@ end
 for _, item in ipairs(args.items) do
   speaks = speaks or item.type == ItemType.MESSAGE or item.type == ItemType.OUTPUT or item.type == ItemType.ANSWER
 end
-local messages, stop = {}, nil
+local messages, stop, tells = {}, nil, speaks
 for i, item in ipairs(args.items) do
   if item.type == ItemType.MESSAGE then messages[#messages + 1] = item.text end
   if item.type == ItemType.STOP then stop = item end
+  -- What it was asked to approve beside these does not come of them.
+  tells = tells or item.type == ItemType.EDIT or (item.type == ItemType.DENY and item.reason)
   local code = refusal(item)
   if code then return reply.refused_item { number = i, code = code } end
 end
@@ -81,7 +83,7 @@ if refused then return reply.refused_item { number = #args.items, code = refused
 remember('run', ID, 'request', args.request)
 
 local answered = {}
-if speaks then spoke(name) end
+if tells then spoke(name) end
 if next(taken) then drop_actions(taken) end
 for _, item in ipairs(args.items) do
   for _, action in ipairs(targets[item] or {}) do

@@ -15,7 +15,10 @@ if status == RunStatus.CANCELLING then
   code = steering_refused(args.messages, waiting or '')
   local said = waiting and cjson.decode(waiting) or {}
   for _, message in ipairs(args.messages) do said[#said + 1] = message end
-  if not code then redis.call('HSET', CONV, 'said', cjson.encode(said)) end
+  if not code then
+    redis.call('HSET', CONV, 'said', cjson.encode(said))
+    hear(args.by)
+  end
 elseif active then
   code = with_run(active, function()
     local why = steering_refused(args.messages)
@@ -29,6 +32,7 @@ elseif conversation_full() then
   code = RefusalCode.CONVERSATION_FULL
 else
   title_by(args.title, args.folded, '')
+  hear(args.by)
   log_messages(args.messages)
   if tonumber(kept[5] or 0) == 0 then let_conversation_expire() end
 end

@@ -11,9 +11,12 @@ elseif args.offset == ITEMS and number == 0 and args.complete and STATE ~= 'open
 elseif args.offset ~= ITEMS or STATE ~= 'open' then
   return reply.offset_wrong { items = ITEMS }
 else
-  for _, item in ipairs(args.items) do BYTES = BYTES + #item end
+  for _, item in ipairs(args.items) do BYTES = BYTES + #item + #(args.by or '') end
   if ITEMS + number > args.most or BYTES > Limit.BATCH_BYTES then return reply.too_many() end
-  for place, item in ipairs(args.items) do redis.call('HSET', keys.items, ITEMS + place - 1, item) end
+  for place, item in ipairs(args.items) do
+    local number = ITEMS + place - 1
+    redis.call('HSET', keys.items, number, item, unpack(args.by and { 'by:' .. number, args.by } or {}))
+  end
   ITEMS = ITEMS + number
   redis.call('HSET', keys.batch, 'items', ITEMS, 'bytes', BYTES)
   keep_open()

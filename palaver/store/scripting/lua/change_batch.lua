@@ -1,4 +1,4 @@
--- needs: batch
+-- needs: batch, names
 if not ORDER then return reply.absent() end
 local moved, goes_on = 0, false
 if args.verb == 'cancel' then
@@ -16,6 +16,7 @@ elseif STATE == 'running' or STATE == 'done' or STATE == 'cancelled' then
   if goes_on then
     STATE = 'running'
     redis.call('HDEL', keys.batch, 'abandoned')
+    redis.call('HSET', keys.batch, 'retried_by', all_names(redis.call('HGET', keys.batch, 'retried_by'), args.by))
     each_key('PERSIST')
   end
 end

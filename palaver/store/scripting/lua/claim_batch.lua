@@ -5,4 +5,5 @@ if not ORDER then
 end
 if LASTS > NOW then return reply.tick_busy() end
 hold_claim(args.claim)
-return reply.batch_claimed { order = ORDER, state = STATE, items = ITEMS, next = NEXT }
+return reply.batch_claimed { order = ORDER, state = STATE, items = ITEMS, next = NEXT,
+  retried_by = redis.call('HGET', keys.batch, 'retried_by') or nil }

@@ -1,4 +1,4 @@
--- needs: withdraw, half_deleted, page, version
+-- needs: withdraw, half_deleted, page, voices, version
 -- RUN `deleting` is the position of the log up to which it was looked through.
 if not STATUS then return reply.unknown() end
 if not has_ended() then return reply.active { status = STATUS } end
@@ -22,7 +22,10 @@ if not looked then
   take_from_list(list_of(STATUS), ID)
   redis.call('ZREM', ended_runs(), ID)
   -- Workers that have cached its messages rebuild the conversation.
-  if there and ENTERED then withdraw_from(ENTERED + 1, ID) end
+  if there and ENTERED then
+    withdraw_from(ENTERED + 1, ID)
+    vouch_no_more(tonumber(ENTERED))
+  end
   if redis.call('HGET', CONV, 'titled_by') == ID then redis.call('HDEL', CONV, 'title', 'folded', 'titled_by') end
   local outcome = redis.call('HGET', CONV, 'last_outcome')
   if outcome and cjson.decode(outcome).run_id == ID then redis.call('HDEL', CONV, 'last_outcome') end

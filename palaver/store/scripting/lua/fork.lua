@@ -1,4 +1,4 @@
--- needs: copied, erased, fields, request
+-- needs: copied, erased, fields, request, voices
 local earlier = earlier_request(args.request, 'fork')
 if earlier and not earlier.same then return reply.mismatch() end
 if earlier then return reply.forked { conversation_id = earlier.fields[1], replayed = earlier.replayed } end
@@ -12,6 +12,7 @@ local copy = find_copy(args.copy, args.through, keys.source)
 if not copy then return reply.rejected { code = RefusalCode.CONVERSATION_CHANGED, other = nil } end
 begin_conversation()
 take_copy(args.copy, copy)
+take_voices(keys.source, args.through, args.by)
 set_fields(args.hash_fields)
 redis.call('HSET', CONV, 'forked_from', args.forked_from, 'forked_through', args.through)
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', args.through) end

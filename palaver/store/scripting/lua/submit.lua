@@ -22,7 +22,7 @@ local function refused(code, other) return reply.rejected { code = code, other =
 if is_erased() then return refused(RefusalCode.TENANT_ERASED) end
 
 local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'queued', 'last_outcome', 'unfinished',
-  'deleting', 'names')
+  'deleting', 'names', 'agent_by')
 local active, later = kept[2], start_after and start_after > NOW
 local copy = kind == SubmitKind.FORK and find_copy(args.copy, args.copied_through, keys.forked)
 if kind == SubmitKind.FORK and not copy then return refused(RefusalCode.CONVERSATION_CHANGED) end
@@ -81,12 +81,13 @@ if not clears and tonumber(kept[7] or 0) >= Setting.MAX_QUEUED then return refus
 keep_secrets(CONV, args.secrets, false, args.endpoint)
 if copy then
   take_copy(args.copy, copy)
+  take_voices(keys.forked, args.copied_through, args.submitted_by)
   local titled = redis.call('HMGET', keys.forked, 'title', 'folded')
   if titled[1] then redis.call('HSET', CONV, 'title', titled[1], 'folded', titled[2]) end
 end
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', ENTRIES) end
 NAMES = args.agent and args.names or kept[9] or ''
-create(kept[1], agent, max_steps, NAMES)
+create(kept[1], agent, max_steps, NAMES, kept[10])
 if args.fingerprint then remember('run', ID) end
 if later then
   redis.call('ZADD', DUE, start_after, member(RunDue.START))

@@ -1,4 +1,4 @@
--- needs: emit, place, request, withdraw, version
+-- needs: emit, place, request, voices, withdraw, version
 -- RUN is of no run.
 local earlier = earlier_request(args.request)
 if earlier and not earlier.same then return reply.mismatch() end
@@ -11,6 +11,7 @@ local why = misplaced(args.position, ENTRIES)
 if why then return reply.no_place { why = why } end
 if args.position < ENTRIES then
   local first, last = withdraw_from(args.position + 1, Withdrawn.ALL)
+  vouch_no_more(args.position)
   log_entry('', 0, EventKind.MESSAGES_WITHDRAWN, string.format('{"first":%.0f,"last":%.0f}', first, last))
   -- Its run is not the last one any more: nothing goes on with it.
   redis.call('HDEL', CONV, 'last_outcome')

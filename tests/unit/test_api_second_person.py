@@ -1,0 +1,209 @@
+"""Who asks for a payment does not approve it, by whichever way of the API it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from api.operations.batches.runner import BatchRunner
+from api.operations.schedules.scheduler import Scheduler
+from palaver.config.settings import Settings
+from palaver.schemas.models import Message
+from palaver.steps.verdicts import Continue
+from palaver.tools import tool
+from tests.contract.clock import Clock
+from tests.unit.api_world import SETTINGS, World, assert_problem, call, world
+from tests.unit.schedule_world import turned_clock
+
+NAMES: Final = ("ann", "bob", "cid", "dan")
+KEYS: Final = {name: f"{name}-0123456789abcdef" for name in NAMES}
+KEYED: Final = SETTINGS.model_copy(
+    update={"api_keys": Settings(api_keys=",".join(f"{name}={key}" for name, key in KEYS.items())).api_keys}
+)
+RULE: Final = {"r": {"approvals": {"require": ["pay"], "approver": "other"}}}
+AGENT: Final = {"model": "fake/tool-20", "tools": ["pay"]}
+PAY: Final = "pay 777 to ann"
+NOON: Final = 1_795_000_000.0
+
+
+@tool
+def pay(amount: int, to: str) -> str:
+    """Pay."""
+    return f"paid {amount} to {to}"
+
+
+@dataclass
+class Office:
+    """An API in which a payment needs a second person, and those who ask it for something."""
+
+    api: World
+    clock: Clock
+
+    async def ask(self, by: str, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+        """The answer to a request of somebody."""
+        headers["Authorization"] = f"Bearer {KEYS[by]}"
+        return await self.api.client.request(method, path, json=body, headers=headers)
+
+    async def have(self, by: str, method: str, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
+        """The same, which is to succeed."""
+        answer = await self.ask(by, method, path, body, **headers)
+        assert answer.is_success, answer.text
+        found: dict[str, Any] = answer.json() if answer.content else {}
+        return found
+
+    async def runs(self, query: str = "") -> list[dict[str, Any]]:
+        """The runs, the newest first."""
+        found: list[dict[str, Any]] = (await self.have("bob", "GET", f"/v1/runs?limit=100&{query}"))["data"]
+        return found
+
+    async def submit(self, by: str, input: Any = "hello", **body: Any) -> dict[str, Any]:
+        """A run of somebody."""
+        if "conversation_id" not in body:
+            body.setdefault("agent", AGENT)
+        return await self.have(by, "POST", "/v1/runs", {"input": input, **body})
+
+    async def end(self, run: dict[str, Any]) -> None:
+        """Let the model end its turn."""
+        await self.api.finish(run, lease=await self._lease(run["id"]))
+
+    async def _lease(self, run_id: str) -> Any:
+        run = await self.have("bob", "GET", f"/v1/runs/{run_id}")
+        step = str(run["step"] or 1)
+        return await self.api.store.steps.claim(
+            run_id, run["conversation_id"], step, queues=("model",), worker="w-1", nonce="n", known=0
+        )
+
+    async def pay(self, run: dict[str, Any]) -> str:
+        """Let the model ask for the payment: the run's id."""
+        waits = replace(call("c1", "approval"), second_person=True)
+        asked = Message(role="assistant", tool_calls=(waits.call,))
+        await self.api.store.steps.settle(await self._lease(run["id"]), Continue(asked, calls=(waits,)))
+        return str(run["id"])
+
+    async def check(self, run_id: str, *, none_of: str, but: str) -> None:
+        """See that the first ones do not approve what waits, and the last one does."""
+        path, item = f"/v1/runs/{run_id}/input", {"type": "approval", "action_id": "all", "decision": "approve"}
+        for name in none_of.split():
+            assert_problem(await self.ask(name, "POST", path, {"items": [item]}), 403, "second_person_required")
+        await self.have(but, "POST", path, {"items": [item]})
+
+    async def look(self) -> None:
+        """Let time pass, and batches and schedules go on."""
+        self.clock.now += 5
+        await BatchRunner(self.api.app.state.backend).look()
+        await Scheduler(self.api.app.state.backend).look()
+
+    async def batch(self, by: str, **body: Any) -> dict[str, Any]:
+        """A batch of somebody that takes more items."""
+        made = {"agents": [AGENT], "items": [{"input": "hello"}], "complete": False, **body}
+        return await self.have(by, "POST", "/v1/batches", made)
+
+
+@asynccontextmanager
+async def office(settings: Settings = KEYED) -> AsyncIterator[Office]:
+    with turned_clock(NOON) as clock:
+        async with world(settings, rules=RULE, tools=[pay]) as api:
+            await api.meet_worker()
+            yield Office(api, clock)
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Office]:
+    async with office() as made:
+        yield made
+
+
+async def test_an_item_of_a_batch_is_of_who_added_it(desk: Office) -> None:
+    batch = await desk.batch("bob")
+    await desk.have("ann", "POST", f"/v1/batches/{batch['id']}/items", {"offset": 1, "items": [{"input": PAY}]})
+    await desk.look()
+    own, added = sorted(await desk.runs(), key=lambda run: str(run["input_preview"]))
+    assert [run["submitted_by"] for run in (added, own)] == ["ann", "bob"]
+    await desk.check(await desk.pay(added), none_of="ann", but="bob")
+    await desk.check(await desk.pay(own), none_of="bob", but="ann")
+
+
+async def test_who_retries_a_batch_is_no_second_person_for_what_it_begins_again(desk: Office) -> None:
+    batch = await desk.batch("bob", complete=True)
+    await desk.look()
+    (run,) = await desk.runs()
+    await desk.have("bob", "POST", f"/v1/runs/{run['id']}/cancel")
+    await desk.look()
+    await desk.have("ann", "POST", f"/v1/batches/{batch['id']}/retry")
+    await desk.look()
+    again = (await desk.runs())[0]
+    assert (again["submitted_by"], again["id"] == run["id"]) == ("bob", False)
+    await desk.check(await desk.pay(again), none_of="ann bob", but="cid")
+
+
+async def test_who_retries_a_cancelled_batch_is_none_for_what_had_not_begun(desk: Office) -> None:
+    batch = await desk.batch("bob", items=[{"input": "a"}, {"input": "b"}], window=1, complete=True)
+    await desk.look()
+    await desk.have("bob", "POST", f"/v1/batches/{batch['id']}/cancel")
+    await desk.look()
+    await desk.look()
+    await desk.have("ann", "POST", f"/v1/batches/{batch['id']}/retry")
+    await desk.look()
+    for run in await desk.runs("status=queued"):
+        await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
+
+
+async def test_who_put_a_schedule_and_who_triggers_it(desk: Office) -> None:
+    planned = {"every": 3600, "run": {"agent": AGENT, "input": PAY}}
+    await desk.have("ann", "PUT", "/v1/schedules/daily", planned)
+    run = await desk.have("bob", "POST", "/v1/schedules/daily/trigger")
+    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
+
+
+async def test_a_tick_is_of_who_changed_the_schedule_last(desk: Office) -> None:
+    for name in ("bob", "ann"):
+        await desk.have(
+            name, "PUT", "/v1/schedules/daily", {"every": 3600, "run": {"agent": AGENT, "input": f"{PAY} {name}"}}
+        )
+    desk.clock.now += 3700
+    await desk.look()
+    (run,) = await desk.runs()
+    await desk.check(await desk.pay(run), none_of="ann", but="bob")
+
+
+async def test_who_wrote_the_version_of_the_agent(desk: Office) -> None:
+    await desk.have("cid", "PUT", "/v1/agents/teller", {**AGENT, "instructions": "Be brief."})
+    await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})
+    newest = await desk.submit("bob", agent="teller")
+    before = await desk.submit("bob", agent="teller@1")
+    await desk.check(await desk.pay(newest), none_of="ann bob", but="cid")
+    await desk.check(await desk.pay(before), none_of="bob cid", but="ann")
+
+
+async def test_who_wrote_an_agent_among_the_tools_of_the_agent(desk: Office) -> None:
+    await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})
+    run = await desk.submit("bob", agent={**AGENT, "tools": ["pay", "agent:teller"]})
+    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
+
+
+async def test_an_agent_that_was_put_without_a_name_has_no_second_person(desk: Office) -> None:
+    await desk.api.store.agents.keep("", "teller", (await _spec(desk)), by=None)
+    answer = await desk.ask("bob", "POST", "/v1/runs", {"agent": "teller", "input": "hello"})
+    problem = assert_problem(answer, 403, "second_person_required", "/agent/approvals/second_person")
+    assert "Remove it, and put it again" in problem["errors"][0]["message"]
+
+
+async def _spec(desk: Office) -> Any:
+    run = await desk.submit("dan")
+    return (await desk.api.store.runs.get(run["id"])).agent.model_copy(update={"name": None})
+
+
+async def test_who_gave_the_conversation_its_agent(desk: Office) -> None:
+    made = await desk.have("ann", "POST", "/v1/conversations", {"agent": {**AGENT, "instructions": PAY}})
+    run = await desk.submit("bob", conversation_id=made["id"])
+    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
+    other = await desk.have("bob", "POST", "/v1/conversations", {"agent": AGENT})
+    path = f"/v1/conversations/{other['id']}"
+    await desk.have("ann", "PATCH", path, {"agent": {**AGENT, "instructions": PAY}})
+    run = await desk.submit("bob", conversation_id=other["id"])
+    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
