@@ -106,8 +106,9 @@ async def conversation_events(
     query: ConversationEventsQuery,
     seen: LastPlace,
 ) -> Response:
-    """Durable events come exactly once and in order; deltas come of the run that is active. An id is a `position`, or a
-    `position` and a `seq`, and stays what it is. A page has only durable events."""
+    """Durable events come exactly once and in order; deltas come of the run that is active, and the text of an answer
+    whose run is over as one. An id is a `position`, or a `position` and a `seq`, and stays what it is. A page has only
+    durable events."""
     after = seen or _place(query.after) or FeedCursor()
     if kind == EVENT_STREAM:
         batches = await operations.watch_conversation(backend, conversation_id, after, query.include)

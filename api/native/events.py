@@ -63,7 +63,8 @@ async def events(
     query: EventsQuery,
     seen: LastEventId,
 ) -> Response:
-    """Token deltas stay for a while after the end; then durable events remain, and `stream.gap` says so."""
+    """Token deltas stay for a while after the end; then durable events and the text of each answer, as one delta,
+    remain, and `stream.gap` says so."""
     # A browser repeats its first URL, `after` included, and says in the header how far it came since.
     after = query.after if seen is None else seen
     if kind == EVENT_STREAM:

@@ -48,13 +48,14 @@ def frame(event: StoredEvent) -> bytes:
 
 def placed_frame(event: PlacedEvent) -> bytes:
     """An event of a conversation on the wire. Its id is its position if the log has it, else the position behind which
-    it came and its number."""
+    it came; and behind that the number of the last event of the run whose answer it is in."""
+    seq = event.beside if event.type in _KEPT else event.seq
     if event.type in _UNNUMBERED:
         number = b""
-    elif event.type in _KEPT:
-        number = b"id: %d\n" % event.position
+    elif seq:
+        number = b"id: %d.%d\n" % (event.position, seq)
     else:
-        number = b"id: %d.%d\n" % (event.position, event.seq)
+        number = b"id: %d\n" % event.position
     return b"%bevent: %b\ndata: %b\n\n" % (number, event.type.encode(), event.to_json())
 
 

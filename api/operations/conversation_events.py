@@ -21,7 +21,8 @@ async def watch_conversation(
     backend: Backend, conversation_id: str, after: FeedCursor = BEGINNING, include: Included = None
 ) -> PlacedBatches:
     """Return the events behind ``after``, over all runs, until the conversation is gone. Entries of the log come
-    exactly once; deltas are those of the active run. A cursor holds over connections and processes.
+    exactly once; deltas are those of the active run, and of an answer of another run its text as one. A cursor holds
+    over connections and processes.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).

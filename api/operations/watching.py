@@ -21,7 +21,7 @@ from .waiting import admit_watcher
 E = TypeVar("E", bound=StoredEvent)
 Batches = AsyncGenerator[Sequence[StoredEvent], None]
 """Events, in order, as they come; an empty batch means that there are none for a while. `stream.gap` stands for events
-that are gone: token deltas, some time after the end of their run."""
+that are gone: token deltas, some time after the end of their run, but for one that has the text of each answer."""
 
 
 Included = Literal["reasoning"] | None

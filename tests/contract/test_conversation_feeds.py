@@ -54,7 +54,7 @@ class Watch:
         if number == 0:
             return BEGINNING
         last = self.events[number - 1]
-        return FeedCursor(last.position, 0 if last.type in DURABLE else last.seq)
+        return FeedCursor(last.position, last.beside if last.type in DURABLE else last.seq)
 
 
 @asynccontextmanager
@@ -158,15 +158,15 @@ async def test_whoever_comes_back_anywhere_misses_nothing_and_is_told_nothing_tw
     """Also in another process."""
     conversation = await begin(driver)
     _, lease = await driver.begin(conversation_id=conversation)
-    await say(driver, lease, "old")
-    await driver.finish(lease)
+    await say(driver, lease, "old ")
+    await driver.finish(lease, text="old ")
     await driver.store.history.append(conversation, WORDS)
     _, lease = await driver.begin(conversation_id=conversation)
     await say(driver, lease, "12")
     await driver.submit(conversation_id=conversation)
     await say(driver, lease, "34")
     async with watching(driver.store, conversation) as watch:
-        await aeventually(lambda: watch.text == "1234")
+        await has_text(watch, "old 1234")
         await has_all(driver.store, conversation, watch)
     other = Store(redis, settings)
     for number in range(len(watch.events) + 1):

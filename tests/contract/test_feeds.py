@@ -67,15 +67,15 @@ async def test_sequence_numbers_have_no_gaps(driver: StoreDriver) -> None:
 async def test_an_expired_feed_is_told_from_the_log(driver: StoreDriver, redis: Any) -> None:
     run_id, lease = await driver.begin()
     await _say(driver, lease, "a")
-    await driver.finish(lease)
+    await driver.finish(lease, text="a")
     shown = {event.seq: event for event in await driver.events(run_id)}
     await redis.delete(keys.feed(run_id))
 
     told = await driver.events(run_id)
     assert [event.type for event in told] == [
-        "run.created", "message.created", "run.started", "message.created", "run.finished",
+        "run.created", "message.created", "run.started", "message.delta", "message.created", "run.finished",
     ]  # fmt: skip
-    assert all(shown[event.seq] == event for event in told)
+    assert all(shown[event.seq].data == event.data for event in told)
     assert _numbers(await driver.store.feeds.page(run_id, after=2, limit=2)) == _numbers(told[2:4])
     watched: list[StoredEvent] = []
     await asyncio.wait_for(_watch(driver.store, run_id, watched), 5)

@@ -87,7 +87,7 @@ async def test_the_events_of_a_run_are_found_where_they_are(driver: StoreDriver,
         return found
 
     redis.xrange = counted
-    assert await driver.events(run_id) == shown
+    assert [event for event in await driver.events(run_id) if event.type != "message.delta"] == shown
     assert read == len(shown)
 
 

@@ -33,7 +33,7 @@ async def test_it_is_in_the_log_and_in_no_event(driver: StoreDriver) -> None:
     run_id, conversation_id = await conversation(driver)
     log = await driver.store.runs.entries(conversation_id)
     assert [entry.opaque for entry in log if entry.opaque] == [THOUGHT, LAST]
-    assert not any(b"hidden" in event.to_json() for entry in log for event in entry.events())
+    assert not any(b"hidden" in event.to_json() for entry in log for event in (entry.text() or []) + [entry.event()])
     assert not any(b"hidden" in event.to_json() for event in await driver.events(run_id))
     await driver.redis.delete(keys.feed(run_id))
     from_log = await driver.events(run_id)

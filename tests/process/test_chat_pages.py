@@ -22,6 +22,7 @@ from uuid import uuid4
 import pytest
 
 from palaver.stack.ports import free_port
+from palaver.store.redis import keys
 from tests.browser import Page, needs_chromium, page
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
@@ -261,6 +262,36 @@ def test_a_call_is_approved_in_one_of_two_tabs_after_the_api_has_begun_anew(tabs
     tabs.ends(tab, *other.evaluate(ANSWERS))
     assert cluster.ended(run_id).status == "completed"
     assert len(cluster.tool_starts(run_id)) == 1
+
+
+@pytest.mark.parametrize("model", ["say-10", "tool-1", "say-400+rate-20", "echo+401-9"])
+def test_a_page_shows_the_same_after_a_reload(tabs: Tabs, model: str) -> None:
+    """While a call waits for an approval; once it is completed, cancelled, failed; and once only the log is left."""
+    cluster, needs = tabs.cluster, model.startswith("tool")
+    tab = tabs.begin(model, **({"tools": ["calculator"], "approvals": {"require": "always"}} if needs else {}))
+    tabs.send(tab, "hello")
+    if needs:
+        tab.until(has("may run?"))
+        tab.reload()
+        tab.until(press("approve"))
+    elif "400" in model:
+        tab.until(has("w3"))
+        tab.evaluate(press("Stop"))
+    of = {"conversation_id": tab.evaluate("location.hash.slice(1)")}
+    (run,) = eventually(lambda: cluster.http.get("/v1/runs", params=of).json()["data"], why="the message is taken")
+    cluster.submitted.append(run["id"])
+    text = cluster.ended(run["id"]).output or ""
+    tab.until(f"{IDLE} && {has('hello', text)}")
+    shown = tab.evaluate(ANSWERS)
+    assert "".join(shown).count(text) == 1 or not text
+    tab.reload()
+    tabs.ends(tab, *shown)
+    tabs.ends(tabs.another(), *shown)
+    with cluster.redis() as redis:
+        feed = keys.feed(run["id"])
+        redis.rename(feed, f"{feed}:kept")
+        tabs.ends(tabs.another(), *shown)
+        redis.rename(f"{feed}:kept", feed)
 
 
 def test_a_tool_of_the_page_is_answered_after_a_reload_and_a_call_is_denied(tabs: Tabs) -> None:

@@ -175,10 +175,11 @@ async def test_events_that_are_gone_are_told_as_gaps() -> None:
         whole = events_of((await api.client.get(run["links"]["events"])).text)
         await api.redis.delete(f"{{p00}}:feed:{run['id']}")
         rest = events_of((await api.client.get(run["links"]["events"])).text)
-        durable = [event for event in rest if event[1] != "stream.gap"]
+        durable = [event for event in rest if event[1] not in ("stream.gap", "message.delta")]
         assert [event for event in whole if event in durable] == durable
         assert [name for _, name, _ in durable][-1] == "run.finished"
-        covered = {int(number) for number, _, _ in durable if number}
+        assert [data["text"] for _, name, data in rest if name == "message.delta"] == ["abc"]
+        covered = {int(number) for number, _, _ in rest if number}
         for number, name, data in rest:
             if name == "stream.gap":
                 assert number is None

@@ -111,7 +111,8 @@ class Conversations:
     ) -> Generator[Event, None, None]:
         """The events of a conversation, of all of its runs, behind ``after``: a ``position``, or ``position.seq`` for
         an event behind it that is not in the log. Events of the log come exactly once and in order, and deltas of the
-        active run come between. It goes on until the conversation is deleted.
+        active run come between, or the text of an answer as one if its run is over. It goes on until the conversation
+        is deleted.
 
         A broken connection is made again, behind the last event that arrived.
 

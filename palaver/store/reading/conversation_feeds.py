@@ -3,7 +3,8 @@ run whose turn it is.
 
 A place in this stream is a position of the log, which outlives connections and processes. The log says what comes in
 which order. The feed of the active run is read beside it, because it has the deltas: an entry of that run is sent once
-the feed has come to it, so that the deltas before it come before it.
+the feed has come to it, so that the deltas before it come before it. The text of an answer whose deltas this watcher
+was not sent, as its run had ended or they were gone, comes as one delta before its entry.
 """
 
 from __future__ import annotations
@@ -22,19 +23,24 @@ from palaver.errors import ErrorClass, UnknownConversation, UnknownRun, classify
 from palaver.events import EventKind
 from palaver.processes.tasks import end
 from palaver.store.reading import records
-from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent, about_stream, from_log
+from palaver.store.reading.events import AMID_ANSWER, LogEntry, PlacedEvent, StoredEvent, about_stream, from_log
 from palaver.store.reading.feeds import AWAY, IDLE, Feeds
 from palaver.store.reading.reading import LogExtent, Reading
 from palaver.store.reading.watchers import Watcher
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.single_flight import SingleFlight
+from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.limits import limit_of
 
 _READS: Final = 24
 """Reads of logs under way at once: the connections of the pool are not all for watchers."""
 _KNOWN: Final = frozenset(EventKind)
 _DURABLE: Final = frozenset(kind for kind in EventKind if kind.durable)
+_BETWEEN: Final = frozenset(
+    {EventKind.RUN_STARTED, EventKind.RUN_FINISHED, EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED}
+)
+"""Entries at which there is no answer of which somebody has seen a part."""
 _BACK: Final = 32
 """Entries that are read at once where one is looked for backwards."""
 
@@ -58,6 +64,11 @@ def _full(events: Collection[StoredEvent]) -> bool:
     return len(events) >= limit_of("page_events") or sum(len(event.payload) for event in events) >= limit_of(
         "page_bytes"
     )
+
+
+def _begins_answer(event: StoredEvent) -> bool:
+    """Tell whether a model begins to answer: all deltas of that attempt come behind."""
+    return event.type == EventKind.STEP_STARTED and call_of(event.data["step"]) is None
 
 
 class ConversationFeeds:
@@ -129,6 +140,10 @@ class _Follower:
         self._news = news
         self._sent_at: datetime | None = None
         """The time of the event at the position, if it was sent to this watcher."""
+        self._shown = self._resumed > 0
+        """True if it may have seen a part of the answer that is under way."""
+        self._torn = False
+        """True if the deltas of that answer were not all sent."""
         self._entries: deque[LogEntry] = deque()
         """Entries that were read and not sent yet."""
         self._run: str | None = None
@@ -142,11 +157,13 @@ class _Follower:
 
     async def batches(self) -> PlacedBatches:
         """See `ConversationFeeds.follow`."""
-        away = False
+        away, known = False, self._position == 0 or self._shown
         try:
             while True:
                 events: list[PlacedEvent] = []
                 try:
+                    if not known:
+                        self._shown, known = await self._is_under_way(), True
                     await self._go_on(events)
                     away = False
                 except UnknownConversation:
@@ -200,14 +217,34 @@ class _Follower:
         due = list[PlacedEvent]()
         while self._entries and (self._entries[0].run_id != self._run or self._entries[0].seq <= self._heard):
             entry = self._entries.popleft()
+            due += (PlacedEvent.of(event, self._position) for event in self._text(entry))
             self._position, self._sent_at, self._resumed = entry.position, entry.at, 0
+            beside = self._heard if self._shown and self._run not in (None, entry.run_id) else 0
             if entry.run_id == self._run and entry.type == EventKind.RUN_FINISHED:
                 self._run = None
-            due.append(PlacedEvent.of(entry, entry.position))
+            due.append(PlacedEvent.of(entry, entry.position, beside))
         if due:
             # There is room for more now.
             self._news.look()
         return due
+
+    def _text(self, entry: LogEntry) -> Sequence[StoredEvent]:
+        """Return the deltas of an answer that this watcher was not sent; where it has seen some, it is to forget them
+        first."""
+        if entry.type == EventKind.RUN_STARTED:
+            self._shown = False
+        if self._shown and entry.run_id != self._run and entry.broken_off():
+            self._shown = False
+            return [entry.discarded(self._resumed or entry.seq - 1)]
+        deltas = entry.text()
+        if deltas is None:
+            return ()
+        shown, self._shown = self._shown, False
+        if (entry.run_id == self._run and not self._torn) or self._resumed == entry.seq - 1:
+            return ()
+        if shown and entry.deltas is None:
+            return [entry.discarded(self._resumed or entry.seq - 1), *deltas]
+        return [delta for delta in deltas if delta.seq > self._resumed]
 
     async def _tell_of_feed(self, event: StoredEvent, events: list[PlacedEvent]) -> bool:
         """Add to ``events`` the events that may be sent when the feed has come to ``event``; tell whether those are all
@@ -224,7 +261,7 @@ class _Follower:
             first, last = self._heard + 1, event.begins - 1
             gap = about_stream(EventKind.STREAM_GAP, event.run_id, self._heard, event.at, first, last)
             events.append(PlacedEvent.of(gap, self._position))
-            self._heard = last
+            self._heard, self._torn = last, True
         if event.type in _DURABLE:
             while not any(entry.run_id == event.run_id and entry.seq >= event.seq for entry in self._entries):
                 events += self._due()
@@ -238,6 +275,10 @@ class _Follower:
             events += self._due()
         else:
             self._heard = event.seq
+            if event.type == EventKind.MESSAGE_DELTA:
+                self._shown = True
+            elif event.type == EventKind.MESSAGE_DISCARDED or _begins_answer(event):
+                self._shown = self._torn = False
             events.append(PlacedEvent.of(event, self._position))
         return True
 
@@ -249,7 +290,7 @@ class _Follower:
         newest = await self._seq_before(run_id)
         if newest is None:
             return
-        self._run, self._heard = run_id, newest
+        self._run, self._heard, self._torn = run_id, newest, False
         self._feed = self._feeds.follow(run_id, after=self._heard, counted=False)
 
     async def _seq_before(self, run_id: str) -> int | None:
@@ -334,6 +375,16 @@ class _Follower:
                 if self._sent_at is not None and entry.at <= self._sent_at:
                     return entry.position, entry.at
         return 0, None
+
+    async def _is_under_way(self) -> bool:
+        """Tell whether this watcher, who comes back behind an entry of the log, may have seen a part of an answer."""
+        async with aclosing(self._back_from(self._position)) as entries:
+            async for entry in entries:
+                if entry.type in AMID_ANSWER:
+                    return True
+                if entry.type in _BETWEEN:
+                    return False
+        return False
 
     async def _back_from(self, position: int) -> AsyncGenerator[LogEntry, None]:
         """The entries of the log up to ``position``, the newest first."""

@@ -3,7 +3,8 @@ unread.
 
 The entry of a message whose text nobody was shown while it came stands for deltas, too. It carries ``deltas``, the
 attempt and their number, and as many numbers before its own are free. Whoever reads the run's events makes them of the
-text: they cost nothing where nobody does, and are the same to everybody.
+text: they cost nothing where nobody does, and are the same to everybody. The text of any other answer whose deltas are
+gone, or were never sent to a watcher, is told as one delta.
 """
 
 from __future__ import annotations
@@ -23,7 +24,19 @@ from palaver.schemas.opaque import Opaque
 from palaver.store.reading.records import action, instant
 from palaver.store.redis.connection import Fields
 from palaver.store.scripting.log_entries import Withdrawn, number
+from palaver.vocabulary.ids import call_of
 
+AMID_ANSWER: Final = frozenset(
+    {
+        EventKind.RUN_PAUSING,
+        EventKind.RUN_CANCELLING,
+        EventKind.BUDGET_WARNING,
+        EventKind.CONVERSATION_CONDENSED,
+        EventKind.REASONING_DROPPED,
+    }
+)
+"""Kinds of entries of the log that may come between the deltas of an answer and the answer."""
+_BREAKS_OFF: Final = frozenset({EventKind.RUN_RETRYING, EventKind.STEP_LOST, EventKind.RUN_FINISHED})
 _ACTION_REQUIRED: Final = (EventKind.ACTION_REQUIRED.encode(), EventKind.CHILD_ACTION_REQUIRED.encode())
 
 
@@ -86,10 +99,34 @@ class LogEntry(StoredEvent):
     deltas: tuple[int, int] | None = None
     """The attempt and the number of those that its text stands for."""
 
-    def events(self) -> list[StoredEvent]:
-        """The events that it was."""
-        event = StoredEvent(self.run_id, self.seq, self.at, self.type, self.payload)
-        return [*_deltas(event, *self.deltas), event] if self.deltas else [event]
+    def event(self) -> StoredEvent:
+        """The event that it was."""
+        return StoredEvent(self.run_id, self.seq, self.at, self.type, self.payload)
+
+    def text(self) -> list[StoredEvent] | None:
+        """The deltas that tell it to those who have seen nothing of it: those that it stands for; else one with the
+        number before its own, of the first attempt, as the log does not say of which; none if it has no text. None if
+        it is not an answer of a model's step."""
+        if self.type != EventKind.MESSAGE_CREATED:
+            return None
+        data = self.data
+        if data["step"] is None or data["message"]["role"] != "assistant":
+            return None
+        text = data["message"]["content"]
+        return list(_deltas(self.event(), *(self.deltas or (1, 1)))) if text and isinstance(text, str) else []
+
+    def broken_off(self) -> bool:
+        """True if what was seen of an answer before it is not stored."""
+        return self.type in _BREAKS_OFF and bool(self._step()) and call_of(self._step()) is None
+
+    def discarded(self, seq: int) -> StoredEvent:
+        """The event that has a watcher forget what it has seen of the answer that this is, or says to be broken off."""
+        payload = orjson.dumps({"step": self._step(), "attempt": 1})
+        return StoredEvent(self.run_id, seq, self.at, EventKind.MESSAGE_DISCARDED, payload)
+
+    def _step(self) -> str:
+        data = self.data
+        return data.get("step") or (data.get("error") or {}).get("step") or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +134,13 @@ class PlacedEvent(StoredEvent):
     """An event in a stream over a conversation, at or behind a position of its log."""
 
     position: int
+    beside: int = 0
+    """The number of the last event before it of the run in whose answer it comes; 0 if it comes in none."""
 
     @classmethod
-    def of(cls, event: StoredEvent, position: int) -> PlacedEvent:
+    def of(cls, event: StoredEvent, position: int, beside: int = 0) -> PlacedEvent:
         """``event`` there."""
-        return cls(event.run_id, event.seq, event.at, event.type, event.payload, position)
+        return cls(event.run_id, event.seq, event.at, event.type, event.payload, position, beside)
 
     def to_json(self) -> bytes:
         """The event on the wire, with its position: one line."""

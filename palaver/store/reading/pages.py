@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from palaver.errors import UnknownRun
 from palaver.events import EventKind
-from palaver.store.reading.events import StoredEvent, from_feed, from_log
+from palaver.store.reading.events import AMID_ANSWER, LogEntry, StoredEvent, from_feed, from_log
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields, StreamEntry
 from palaver.store.scripting.log_entries import number
@@ -40,6 +40,54 @@ class FeedSnapshot:
     """True if there is nothing behind the events that were seen, nor will be."""
 
 
+class _LoggedEvents:
+    """The events of a run behind a number, as its log has them: the durable ones; and the text of an answer as one
+    delta, in the last of the numbers before it that are missing."""
+
+    def __init__(self, after: int) -> None:
+        self.events: list[StoredEvent] = []
+        self._after = after
+        self._seen = after > 0
+        """True if a part of the next answer may have been seen up to there."""
+
+    def goes_on_with(self, entry: LogEntry) -> bool:
+        """Tell whether an entry may have its text before the last event."""
+        return self.events[-1].type in AMID_ANSWER and entry.seq == self.events[-1].seq + 1
+
+    def add(self, entry: LogEntry) -> None:
+        """Add the next entry of the run."""
+        if entry.seq == self._after:
+            self._seen = entry.type in AMID_ANSWER
+            return
+        deltas = entry.text()
+        if deltas and entry.deltas is None:
+            self._add_text(entry, deltas[0])
+        elif deltas:
+            self.events += (delta for delta in deltas if delta.seq > self._after)
+        elif self._seen and entry.broken_off():
+            self._forget(entry, entry.seq)
+        self._seen = self._seen and deltas is None
+        self.events.append(entry.event())
+
+    def _add_text(self, entry: LogEntry, delta: StoredEvent) -> None:
+        place, last = len(self.events), delta.seq
+        while place and self.events[place - 1].seq == last:
+            place, last = place - 1, last - 1
+        # If all of it was seen, nothing is missing. If only the end is, there is no number to say that the rest is to
+        # be forgotten: `message.created` has it.
+        if last > self._after + self._seen:
+            self.events.insert(place, replace(delta, seq=last))
+            self._forget(entry, last)
+
+    def _forget(self, entry: LogEntry, before: int) -> None:
+        """Have the watcher forget what it has seen of an answer, by the first number that is missing."""
+        if self._seen:
+            place = next((i for i, each in enumerate(self.events) if each.seq > self._after + 1 + i), len(self.events))
+            if self._after + 1 + place < before:
+                self.events.insert(place, entry.discarded(self._after + 1 + place))
+        self._seen = False
+
+
 class Pages:
     """Reads events of one store."""
 
@@ -62,7 +110,8 @@ class Pages:
     async def page(self, run_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         """Events behind ``after``, in order, as many as are allowed on a page, and at least one if there is one.
 
-        The log has the durable ones only, so the numbers of a page that reaches behind the feed have gaps.
+        The log has the durable ones only, so the numbers of a page that reaches behind the feed have gaps; the text of
+        an answer is told by one delta in the last of its gap.
 
         Raises:
             UnknownRun: there is no such run (any more).
@@ -105,24 +154,25 @@ class Pages:
         )
         if conversation_id is None or deleting is not None:
             raise UnknownRun(run_id)
-        events, size = list[StoredEvent](), 0
+        told, full = _LoggedEvents(after), False
         if newest is None or after >= int(newest):
-            return events, True
-        log, position = keys.log(conversation_id.decode()), begin.decode() if begin else "-"
+            return told.events, True
+        log, position, size = keys.log(conversation_id.decode()), begin.decode() if begin else "-", 0
         async with aclosing(self._entries(log, position)) as entries:  # type: ignore[type-var]
             async for entry_id, fields in entries:
-                if fields[b"run"].decode() != run_id or int(fields[b"seq"]) <= after:
+                if fields[b"run"].decode() != run_id or int(fields[b"seq"]) < after:
                     continue
                 entry = from_log(entry_id, fields)
-                if before is not None and entry.seq >= before:
+                if (before is not None and entry.seq >= before) or (full and not told.goes_on_with(entry)):
                     break
-                events += (event for event in entry.events() if event.seq > after)
+                told.add(entry)
                 size += _size(fields)
+                full = bool(told.events) and (len(told.events) >= limit or size >= _BYTES)
                 if entry.type == EventKind.RUN_FINISHED:
                     break
-                if len(events) >= limit or size >= _BYTES:
-                    return events[:limit], False
-        return events, True
+        # What is to be forgotten is followed by what takes its place: nobody is to come back between them.
+        forgets = limit <= len(told.events) and told.events[limit - 1].type == EventKind.MESSAGE_DISCARDED
+        return told.events[: limit + forgets], not full
 
     async def _intact(self, run_id: str, last: int, seen: datetime | None) -> tuple[int, datetime | None]:
         """The newest event up to ``last`` that is still the one that was seen, and the time of that one.
