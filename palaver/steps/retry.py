@@ -33,6 +33,9 @@ FALLBACK_AFTER: Final = 0.1
 """The share of its patience that a step waits for its own model if it may go on with another one: a minute by default,
 which is longer than a restart."""
 
+_AT_MOST: Final = {"bad_model_response": 2}
+"""Attempts of a step whose failure is most likely the same each time, whatever the rule of its class says, by the code:
+an answer that cannot be read comes from the same bytes, and each is paid in full."""
 _STOP_REASONS: Final[Mapping[ErrorClass, StopReason]] = {
     ErrorClass.CONTENT_FILTER: StopReason.CONTENT_FILTER,
     ErrorClass.STUCK: StopReason.STUCK,
@@ -131,7 +134,8 @@ class RetryPolicy:
             cap = rule.retry_after_cap
             note = f"Gave up: it asks to wait {requested:g} s, the policy allows {cap:g} s."
             return GiveUp(failure.noting(note, user_action="wait"), stop_reason(failure))
-        if attempt >= rule.attempts:
+        attempts = min(rule.attempts, _AT_MOST.get(failure.code, rule.attempts))
+        if attempt >= attempts:
             note = f"Gave up after {attempt} attempt{'s' if attempt != 1 else ''}."
             return GiveUp(failure.noting(note), stop_reason(failure))
         delay = rule.backoff(attempt, random)
@@ -141,7 +145,7 @@ class RetryPolicy:
         if elapsed + delay > limit:
             note = f"Gave up: the policy allows {limit:g} s for all attempts."
             return GiveUp(failure.noting(note), stop_reason(failure))
-        return RetryAfter(delay, failure, rule.attempts)
+        return RetryAfter(delay, failure, attempts)
 
     def outlast(self, failure: Failure, turn: float, waited: float, *, other_model: bool) -> Postpone | GiveUp:
         """Wait for the end of an outage, or give the step up. ``failure`` is the provider's last one, ``turn`` the

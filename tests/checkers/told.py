@@ -197,9 +197,10 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 def _call(call: dict[str, Any]) -> dict[str, Any]:
     arguments = call.get("arguments", "{}")
     try:
-        orjson.loads(arguments)
+        is_object = isinstance(orjson.loads(arguments), dict)
     except orjson.JSONDecodeError:
-        arguments = "{}"
+        is_object = False
+    arguments = arguments if is_object else "{}"
     return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": arguments}}
 
 

@@ -204,9 +204,11 @@ def test_of_an_answer_that_hit_a_limit_no_call_is_made(reason: str) -> None:
     assert json.loads(reply.opaque) == {"blocks": [THOUGHT]}
 
 
-def test_a_call_without_an_end_is_no_answer() -> None:
-    with pytest.raises(MalformedResponse):
-        streamed(reader(), start() + call(0, "toolu_a", "{}", ends=False) + ending("tool_use"))
+def test_a_call_without_an_end_is_made_if_its_arguments_are_whole() -> None:
+    reply = streamed(reader(), start() + call(0, "toolu_a", '{"x":', "1}", ends=False) + ending("tool_use"))[0]
+    assert [each.arguments for each in reply.tool_calls] == ['{"x":1}']
+    with pytest.raises(MalformedResponse, match="has no end"):
+        streamed(reader(), start() + call(0, "toolu_a", '{"x":', ends=False) + ending("tool_use"))
 
 
 def test_an_answer_that_the_window_cut_off_is_too_long_a_conversation() -> None:
@@ -237,11 +239,8 @@ def test_an_error_in_the_stream_is_judged_by_its_type(kind: str, error_class: st
         (b"hello\n", MalformedResponse),
         (b"data: {\n\n", MalformedResponse),
         (b"data: []\n\n", MalformedResponse),
-        (b'data: {"no": "type"}\n\n', MalformedResponse),
-        (event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x"}), MalformedResponse),
-        (text(0, "a") + text(0, "b"), MalformedResponse),
-        (block(0, {"type": "text", "text": 7}), MalformedResponse),
-        (block(None, {"type": "text", "text": ""}), MalformedResponse),  # type: ignore[arg-type]
+        (b'data: {"no": "type"}\n\n', TruncatedStream),
+        (block(0, {"type": "tool_use", "id": "toolu_a"}) + ending("tool_use"), MalformedResponse),
         (b"".join(call(i, f"toolu_{i}") for i in range(11)), TooManyToolCalls),
         (b"".join(text(i, "") for i in range(limit_of("answer_blocks") + 1)), ResponseTooLarge),
         (text(0, "x" * 700_000, "x" * 700_000), ResponseTooLarge),
@@ -339,14 +338,27 @@ def test_whatever_is_kept_can_be_shown(fields: str) -> None:
     [
         ({"type": "thinking", "thinking": {"a": 1}}, {"type": "thinking_delta", "thinking": "x"}),
         ({"type": "other", "thinking": 7}, {"type": "thinking_delta", "thinking": "x"}),
-        ({"type": "other", "signature": ["x"]}, {"type": "signature_delta", "signature": "x"}),
+        ({"type": "other", "thinking": ["x"]}, {"type": "thinking_delta", "thinking": "x"}),
     ],
 )
-def test_a_piece_of_text_on_something_else_is_no_answer(first: dict[str, Any], delta: dict[str, Any]) -> None:
+def test_pieces_of_text_take_the_place_of_something_else(first: dict[str, Any], delta: dict[str, Any]) -> None:
+    reply = streamed(reader(), start() + text(1, "So") + block(0, first, delta) + ending("end_turn"))[0]
+    assert json.loads(reply.opaque)["blocks"] == [2, {**first, "thinking": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("stream", "said"),
+    [
+        (event("content_block_delta", index=0, delta={"type": "text_delta", "text": "x"}), "x"),
+        (event("content_block_delta", delta={"text": "x"}), "x"),
+        (text(0, "a") + text(0, "b"), "ab"),
+        (block(0, {"type": "text", "text": 7}) + text(1, "x"), "x"),
+        (block(None, {"type": "text", "text": ""}, {"type": "text_delta", "text": "x"}), "x"),  # type: ignore[arg-type]
+    ],
+)
+def test_blocks_are_read_wherever_they_begin(stream: bytes, said: str) -> None:
     answer = reader()
-    with pytest.raises(MalformedResponse):
-        answer.feed(start() + text(1, "So") + block(0, first, delta) + ending("end_turn"))
-    assert answer.opaque_so_far() == ""
+    assert streamed(answer, start() + stream + ending("end_turn"))[0].content == said
 
 
 def test_arguments_that_come_at_once_keep_their_digits() -> None:

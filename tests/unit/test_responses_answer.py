@@ -267,21 +267,13 @@ def test_an_error_in_the_stream_is_judged_by_its_code(last: bytes, error_class: 
         (start() + message(0, "so far"), TruncatedStream),
         (start() + ending(), EmptyCompletion),
         (start() + THINKING + ending(), EmptyCompletion),
-        (start() + call(0, "call_a", "{}", ends=False) + ending(), MalformedResponse),
+        (start() + call(0, "call_a", "{", ends=False) + ending(), MalformedResponse),
+        (event("response.function_call_arguments.delta", output_index=0, delta="{}") + ending(), MalformedResponse),
         (b"<html>Sign in</html>\n", MalformedResponse),
         (b"hello\n", MalformedResponse),
         (b"data: {\n\n", MalformedResponse),
         (b"data: []\n\n", MalformedResponse),
-        (b'data: {"no": "type"}\n\n', MalformedResponse),
-        (event("response.output_text.delta", output_index=0, delta="x"), MalformedResponse),
-        (message(0, "a") + message(0, "b"), MalformedResponse),
-        (message(0, "a") + done(0, '{"type":"message","content":[]}'), MalformedResponse),
-        (added(None, type="message"), MalformedResponse),  # type: ignore[arg-type]
-        (call(0, "c") + event("response.output_text.delta", output_index=0, delta="x"), MalformedResponse),
-        (
-            message(0, "a") + event("response.function_call_arguments.delta", output_index=0, delta="x"),
-            MalformedResponse,
-        ),
+        (b'data: {"no": "type"}\n\n', TruncatedStream),
         (b"".join(call(i, f"call_{i}") for i in range(11)), TooManyToolCalls),
         (b"".join(message(i) for i in range(limit_of("answer_blocks") + 1)), ResponseTooLarge),
         (message(0, "x" * 700_000, "x" * 700_000, ends=False), ResponseTooLarge),
@@ -292,6 +284,24 @@ def test_an_error_in_the_stream_is_judged_by_its_code(last: bytes, error_class: 
 def test_what_is_no_answer_is_said_to_be_none(stream: bytes, error: type[ProviderError]) -> None:
     with pytest.raises(error):
         streamed(reader(), stream)
+
+
+@pytest.mark.parametrize(
+    ("stream", "said", "called"),
+    [
+        (event("response.output_text.delta", output_index=0, delta="x"), "x", ()),
+        (event("response.output_text.delta", delta="x"), "x", ()),
+        (message(0, "a") + message(0, "b"), "ab", ()),
+        (message(0, "a") + done(0, '{"type":"message","content":[]}'), "a", ()),
+        (added(None, type="message") + message(1, "a"), "a", ()),  # type: ignore[arg-type]
+        (call(0, "call_c") + event("response.output_text.delta", output_index=0, delta="x"), "x", ("call_c",)),
+        (start() + call(0, "call_a", "{}", ends=False), "", ("call_a",)),
+        (event("response.output_text.done", output_index=0, text="x"), "x", ()),
+    ],
+)
+def test_items_are_read_wherever_they_begin_and_end(stream: bytes, said: str, called: tuple[str, ...]) -> None:
+    reply = streamed(reader(), stream + ending())[0]
+    assert (reply.content, tuple(each.id for each in reply.tool_calls)) == (said, called)
 
 
 def test_items_are_known_by_their_names_where_they_have_no_numbers() -> None:

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.errors import ConfigurationError, ErrorClass, Failure, RetryableToolError, ToolError, classify
+from palaver.errors import (
+    ConfigurationError,
+    ErrorClass,
+    Failure,
+    MalformedResponse,
+    RetryableToolError,
+    ToolError,
+    classify,
+)
 from palaver.errors.failure import MAX_MESSAGE
 from palaver.steps.retry import MODEL_CALL, SPREAD, TOOL_CALL, RetryPolicy, Rule, stop_reason
 from palaver.steps.verdicts import GiveUp, Postpone, RetryAfter
@@ -99,6 +107,18 @@ def test_attempts_and_time_run_out_and_say_so() -> None:
     verdict = short.decide(late(), 1, 5.1)
     assert isinstance(verdict, GiveUp)
     assert verdict.failure.message.endswith("Gave up: the policy allows 10 s for all attempts.")
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_twice_at_most_whatever_the_rule_says() -> None:
+    failure = classify(MalformedResponse("an event of the stream is no JSON"), source="model")
+    policy = RetryPolicy({ErrorClass.PROVIDER_ERROR: Rule(attempts=9)})
+    first = policy.decide(failure, 1, 0.0)
+    assert isinstance(first, RetryAfter)
+    assert first.attempts == 2
+    last = policy.decide(failure, 2, 0.0)
+    assert isinstance(last, GiveUp)
+    assert last.failure.message.endswith("Gave up after 2 attempts.")
+    assert isinstance(RetryPolicy({ErrorClass.PROVIDER_ERROR: Rule(attempts=1)}).decide(failure, 1, 0.0), GiveUp)
 
 
 def test_a_note_is_never_cut_off() -> None:

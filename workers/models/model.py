@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -31,6 +32,10 @@ from .destination import Destination
 from .model_terms import ModelTerms
 from .reading_turns import LARGE, ReadingTurns
 
+log = logging.getLogger("palaver.workers.models.model")
+
+_NOTHING = b" \t\r\n\xef\xbb\xbf"
+"""Bytes before an answer that say nothing: empty lines, and a byte order mark."""
 _END_WAIT = 1.0
 """Seconds for the end of a connection's stream, once the answer has ended: then another call can use it."""
 _ERROR_WAIT = 2.0
@@ -105,6 +110,9 @@ class ModelPort(ModelTerms):
         except ProviderError as error:
             error.provider, error.model = agent.provider, agent.model_name
             raise
+        finally:
+            if oddities := reader.oddities:
+                log.warning("%s: the answer of %s is odd: %s", request_id, agent.model, oddities)
 
     async def _complete(
         self,
@@ -149,10 +157,10 @@ class ModelPort(ModelTerms):
     ) -> ModelReply:
         if response.status_code != 200:
             raise ProviderHTTPError(response.status_code, await _beginning(stream), dict(response.headers))
-        if "event-stream" in response.headers.get("content-type", ""):
-            await self._read_stream(stream, provider.max_response_bytes, clock, reader, on_begin, show)
-        else:
-            await self._read_document(stream, provider.max_response_bytes, clock, reader, on_begin, show)
+        first = await self._first(stream, provider.max_response_bytes, clock, on_begin)
+        # What came says what it is: labels are left out, and wrong.
+        read = self._read_document if first.startswith((b"{", b"[")) else self._read_stream
+        await read(first, stream, provider.max_response_bytes, clock, reader, show)
         reply = await self._turns.read(clock.progress.received, reader.reply)
         clock.limit.reschedule(None)
         await _end_of(stream)
@@ -160,27 +168,36 @@ class ModelPort(ModelTerms):
             reply = replace(reply, request_id=request_id_of(response.headers))
         return reply
 
+    async def _first(
+        self, stream: AsyncIterator[bytes], most_bytes: int, clock: CallClock, on_begin: Callable[[], None]
+    ) -> bytes:
+        """The first piece of an answer in which there is something; empty for none. What stands before that keeps a
+        connection open."""
+        async for data in stream:
+            clock.read(len(data))
+            if clock.progress.received == len(data):
+                on_begin()
+            _require_room(clock, most_bytes)
+            if data := data.lstrip(_NOTHING):
+                return data
+            if rest := clock.rest(0):
+                await asyncio.sleep(rest)
+        return b""
+
     async def _read_stream(
         self,
+        data: bytes,
         stream: AsyncIterator[bytes],
         most_bytes: int,
         clock: CallClock,
         reader: AnswerReader,
-        on_begin: Callable[[], None],
         show: Callable[[str, str], None],
     ) -> None:
-        """Read an answer that comes as events, and show it as it comes."""
-        progress, begun = clock.progress, False
+        """Read an answer that comes as events, whose beginning is ``data``, and show it as it comes."""
+        progress = clock.progress
+        self._streams += 1
         try:
-            async for data in stream:
-                clock.read(len(data))
-                if not begun:
-                    begun = True
-                    self._streams += 1
-                    on_begin()
-                if progress.received > most_bytes:
-                    count_exceeded("answer")
-                    raise _too_large(most_bytes)
+            while data:
                 if (waiting := reader.waiting) < LARGE:
                     text, thoughts = reader.feed(data)
                 else:
@@ -192,34 +209,46 @@ class ModelPort(ModelTerms):
                     break
                 if rest := clock.rest(self._streams):
                     await asyncio.sleep(rest)
+                data = await anext(stream, b"")
+                clock.read(len(data))
+                _require_room(clock, most_bytes)
         finally:
-            self._streams -= begun
+            self._streams -= 1
+        text, thoughts = await self._turns.read(reader.waiting, reader.end)
+        if text or thoughts:
+            progress.characters += len(text)
+            show(text, thoughts)
 
     async def _read_document(
         self,
+        data: bytes,
         stream: AsyncIterator[bytes],
         most_bytes: int,
         clock: CallClock,
         reader: AnswerReader,
-        on_begin: Callable[[], None],
         show: Callable[[str, str], None],
     ) -> None:
-        """Read an answer that comes in one piece."""
+        """Read an answer that comes in one piece, whose beginning is ``data``."""
         most_bytes, whole = min(most_bytes, limit_of("answer_document")), bytearray()
-        async for data in stream:
-            clock.read(len(data))
-            if not whole:
-                on_begin()
+        while data:
             whole += data
             if len(whole) > most_bytes:
                 count_exceeded("answer_document")
                 raise _too_large(most_bytes)
             if rest := clock.rest(0):
                 await asyncio.sleep(rest)
+            data = await anext(stream, b"")
+            clock.read(len(data))
         if len(whole) >= LARGE:
             clock.came()
         if text := await self._turns.read(len(whole), partial(reader.read, bytes(whole))):
             show(text, "")
+
+
+def _require_room(clock: CallClock, most_bytes: int) -> None:
+    if clock.progress.received > most_bytes:
+        count_exceeded("answer")
+        raise _too_large(most_bytes)
 
 
 def _too_large(most_bytes: int) -> ResponseTooLarge:

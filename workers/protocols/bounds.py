@@ -8,17 +8,13 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import ResponseTooLarge
-from palaver.schemas.models import ToolCall
+from palaver.schemas.models import ToolCall, Usage
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _SMALL: Final = 64 * 1024
 """Bytes of JSON that are too few to hold the loop, whatever they are."""
-_MOST_TOKENS: Final = 1_000_000_000
-"""Tokens that one call may report at most."""
 _ESCAPED: Final = 6
 """Bytes that a character may take as JSON."""
-_DIGITS: Final = 32
-"""Digits of a count that comes as text, at most."""
 
 
 def parsed(payload: bytes) -> Any:
@@ -50,15 +46,17 @@ class Parts:
                 raise too_large("answer_parts", "a piece of the answer has", "parts to be looked at one by one")
 
 
-def tokens(number: Any) -> int:
-    """A count as the provider reports it; a nonsensical one must not spoil the sum of the run.
-
-    Raises:
-        TypeError, ValueError: it is no number.
-    """
-    if isinstance(number, str) and len(number) > _DIGITS:
-        raise ValueError("a count of too many digits")
-    return int(min(max(float(number or 0), 0.0), _MOST_TOKENS))
+def used(*, prompt: int, cached: int, cache_write: int, output: int, reasoning: int) -> Usage:
+    """The usage of a call in tokens; a part is no more than what it is a part of."""
+    cached = min(prompt, cached)
+    return Usage(
+        model_calls=1,
+        input_tokens=prompt,
+        cached_tokens=cached,
+        cache_write_tokens=min(prompt - cached, cache_write),
+        output_tokens=output,
+        reasoning_tokens=min(output, reasoning),
+    )
 
 
 def check_stored(length: int, content: str, calls: Sequence[ToolCall]) -> None:

@@ -6,7 +6,9 @@ import hashlib
 import re
 from collections import Counter
 from itertools import count
-from typing import Any, Final
+from typing import Final
+
+import orjson
 
 from palaver.errors import ToolCallTooLarge, TooManyToolCalls
 from palaver.schemas.models import ToolCall
@@ -18,21 +20,44 @@ _LONGEST_ID: Final = 128
 """Characters of an id that is kept for its provider."""
 _LONGEST_ELSEWHERE: Final = 64
 """Characters of an id that providers take of one another."""
+_LOOKS: Final = 64
+"""Times that one looks whether the arguments of a call are whole."""
 _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class _Gathered:
     """One call, as far as it came."""
 
-    __slots__ = ("argued", "arguments", "id", "name", "named", "provider_id")
+    __slots__ = ("argued", "arguments", "given", "id", "looked", "name", "provider_id", "said_id")
 
     def __init__(self) -> None:
-        self.id = self.provider_id = ""
-        """As it can name a step, and as the provider gave it."""
-        self.name: list[str] = []
+        self.id = self.provider_id = self.said_id = ""
+        """As it can name a step, as the provider gave it, and as it is compared with others."""
+        self.name = ""
         self.arguments: list[str] = []
-        self.named = self.argued = 0
-        """Characters of the name and of the arguments."""
+        self.given = ""
+        """The arguments that came at once with the name; those that come in pieces take their place."""
+        self.argued = 0
+        """Characters of the arguments."""
+        self.looked = 0
+        """Times that somebody looked whether they are whole."""
+
+    def says_again(self, name: str, arguments: str) -> bool:
+        """Tell whether a part with them repeats what came."""
+        if name != self.name or not name:
+            return False
+        return not arguments or (len(arguments) == self.argued and arguments == "".join(self.arguments))
+
+    def is_whole(self) -> bool:
+        """Tell whether the arguments are JSON: then no more of them can follow. Nobody looks for ever."""
+        if not self.arguments or not self.arguments[-1].rstrip().endswith("}") or self.looked == _LOOKS:
+            return False
+        self.looked += 1
+        try:
+            orjson.loads("".join(self.arguments))
+        except ValueError:
+            return False
+        return True
 
 
 class Calls:
@@ -43,8 +68,8 @@ class Calls:
         self._calls: dict[int, _Gathered] = {}
         self._moved: dict[int, int] = {}
         """The place of the newest call, by an index that several calls came with."""
-        self._newest = -1
-        """The last place of a call."""
+        self.next = 0
+        """A place behind all calls."""
         self.length = 0
         """Characters of all arguments."""
 
@@ -56,54 +81,83 @@ class Calls:
         if number > self._limit:
             raise self._too_many()
 
-    def add(self, index: Any, *, identity: Any = None, name: Any = None, arguments: Any = None) -> int:
-        """More of the call at ``index``; None is a call of its own. Answers its index.
+    def add(
+        self, index: int | None, *, identity: str = "", name: str = "", arguments: str = "", given: str = ""
+    ) -> int | None:
+        """More of the call at ``index``; answers its place, None if there is nothing of a call. Without an index, what
+        has the same id belongs together. What is said again is not said twice. ``given`` are all arguments, unless
+        pieces of them follow.
 
         Raises:
             TooManyToolCalls: there are more than may be.
             ToolCallTooLarge: the name or the arguments are longer than may be.
-            TypeError: something is not of its kind.
         """
-        if index is not None and type(index) is not int:
-            raise TypeError("an index that is no whole number")
-        place = self._place(index, text_of(identity), name, arguments)
+        said_id = identity[:_LONGEST_ID]
+        place = self._place(index, said_id, name, arguments)
+        if place is None:
+            return None
         call = self._calls.get(place)
         if call is None:
+            if not (identity or name or arguments or given):
+                return place
             if len(self._calls) >= self._limit:
                 raise self._too_many()
             call = self._calls[place] = _Gathered()
-            self._newest = max(self._newest, place)
-        if not call.provider_id and len(provider_id := text_of(identity)) <= _LONGEST_ID:
-            call.provider_id = provider_id
-            call.id = provider_id if safe_call_id(provider_id) else ""
-        if name := text_of(name):
+            self.next = max(self.next, place + 1)
+        if identity and not call.said_id:
+            call.said_id = said_id
+            call.provider_id = identity if len(identity) <= _LONGEST_ID else ""
+            call.id = call.provider_id if safe_call_id(call.provider_id) else ""
+        again = call.says_again(name, arguments)
+        if name and name != call.name and not (call.name and call.arguments):
             self._name(call, name)
-        if arguments := text_of(arguments):
-            self._argue(call, arguments)
+        if given:
+            self._bound(call, given)
+            call.given = given
+        if arguments and not (again and call.is_whole()):
+            self._bound(call, arguments)
+            call.arguments.append(arguments)
         return place
 
-    def _place(self, index: int | None, identity: str, name: Any, arguments: Any) -> int:
+    def is_whole(self, place: int) -> bool:
+        """Tell whether the arguments of the call at ``place`` are JSON, or none."""
+        call = self._calls[place]
+        return bool(call.given) or not call.arguments or call.is_whole()
+
+    def _place(self, index: int | None, said_id: str, name: str, arguments: str) -> int | None:
         """Return the place of the call that a part with this ``index`` belongs to. Some servers send no index, or the
         same for all."""
         if index is None:
-            goes_on = arguments and not identity and not name and self._calls
-            return self._newest if goes_on else self._newest + 1
+            return self._place_without_index(said_id, name, arguments)
         place = self._moved.get(index, index)
-        call = self._calls.get(place) if identity and name else None
-        if call is not None and call.provider_id not in ("", identity):
-            place = self._moved[index] = self._newest + 1
+        call = self._calls.get(place) if name else None
+        if call is not None and _is_another(call, said_id, name, arguments):
+            place = self._moved[index] = self.next
         return place
 
+    def _place_without_index(self, said_id: str, name: str, arguments: str) -> int | None:
+        if said_id:
+            places = (place for place, call in reversed(self._calls.items()) if call.said_id == said_id)
+            place = next(places, self.next)
+            call = self._calls.get(place)
+            return self.next if call is not None and name and _is_another(call, said_id, name, arguments) else place
+        newest = self._calls.get(self.next - 1)
+        if newest is not None and arguments:
+            if not name:
+                return self.next - 1
+            if name == newest.name and not newest.said_id and not newest.is_whole():
+                return self.next - 1
+        return self.next if name or arguments else None
+
     def _name(self, call: _Gathered, text: str) -> None:
-        call.named += len(text)
-        if call.named > limit_of("tool_name"):
+        if len(call.name) + len(text) > limit_of("tool_name"):
             count_exceeded("tool_name")
             raise ToolCallTooLarge(
                 f"the name of a tool that is called has more than {limit_of('tool_name')} characters"
             )
-        call.name.append(text)
+        call.name += text
 
-    def _argue(self, call: _Gathered, text: str) -> None:
+    def _bound(self, call: _Gathered, text: str) -> None:
         call.argued += len(text)
         self.length += len(text)
         if call.argued > limit_of("tool_arguments"):
@@ -116,7 +170,6 @@ class Calls:
             raise ToolCallTooLarge(
                 f"the arguments of all tool calls have more than {limit_of('tool_arguments_together')} characters"
             )
-        call.arguments.append(text)
 
     def _too_many(self) -> TooManyToolCalls:
         count_exceeded("tool_calls")
@@ -150,8 +203,8 @@ class Calls:
             while not call_id or call_id in taken:
                 call_id = f"call{next(numbers):05d}"
             taken.add(call_id)
-            name, arguments = redact("".join(call.name)), redact("".join(call.arguments))
-            calls[index] = ToolCall(id=call_id, name=name, arguments=arguments or "{}")
+            arguments = redact("".join(call.arguments) or call.given)
+            calls[index] = ToolCall(id=call_id, name=redact(call.name), arguments=arguments or "{}")
         return calls
 
 
@@ -165,8 +218,8 @@ def id_elsewhere(call_id: str, place: int) -> str:
     return readable[: _LONGEST_ELSEWHERE - len(end)] + end
 
 
-def text_of(value: Any) -> str:
-    """Text, or nothing. Raises TypeError for anything else."""
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} in place of text")
-    return value or ""
+def _is_another(call: _Gathered, said_id: str, name: str, arguments: str) -> bool:
+    """Tell whether a part with a name begins another call than ``call``, which has the same index or id."""
+    if said_id and call.said_id not in ("", said_id):
+        return True
+    return not call.says_again(name, arguments) and call.is_whole()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from palaver.incoming.lenient_json import joined, joined_json
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
 from palaver.schemas.protocols import ProtocolName, Thinking
 
@@ -38,6 +39,24 @@ class ModelReply:
     """Why it was withheld, in the provider's words; empty if that is not said apart from the answer."""
     request_id: str | None = None
     """The provider's name for the request, of an answer that it withheld."""
+
+    def in_whole_characters(self) -> ModelReply:
+        """It without halves of characters, of an answer whose JSON was mended."""
+        calls = (
+            call.model_copy(update={"name": joined(call.name), "arguments": joined(call.arguments)})
+            for call in self.tool_calls
+        )
+        return ModelReply(
+            joined(self.content),
+            tuple(calls),
+            joined(self.finish_reason),
+            self.usage,
+            joined_json(self.opaque),
+            joined(self.response_id),
+            joined(self.response_model),
+            joined(self.explanation),
+            self.request_id,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +98,19 @@ class AnswerReader(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Bytes of a stream that are read with what follows them: the beginning of a line."""
+        """Bytes of a stream that are read with what follows them: the beginning of an event."""
+
+    @property
+    def oddities(self) -> str:
+        """The oddities of an answer that was read all the same: places and kinds, and nothing of its content. Empty for
+        none."""
 
     def feed(self, data: bytes) -> tuple[str, str]:
         """Take in bytes of a stream; answers the text that they bring, and what of the model's reasoning people can
         read."""
+
+    def end(self) -> tuple[str, str]:
+        """The stream is over. Answers as ``feed`` what was waiting for more."""
 
     def read(self, body: bytes) -> str:
         """Take in a whole answer that was not streamed; answers its text."""

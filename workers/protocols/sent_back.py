@@ -4,7 +4,7 @@ in it."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Any, Final
 
 import orjson
@@ -33,15 +33,9 @@ class SentBack:
             raise too_large("answer_opaque", _WHAT, "bytes")
 
 
-def admit_part(index: Any, there: Mapping[int, object], what: str) -> None:
-    """A part of an answer, such as a block, begins at ``index`` behind those that are ``there``; ``what`` they are.
-
-    Raises:
-        ValueError: there is one at ``index`` already.
-        ResponseTooLarge: they are too many.
-    """
-    if type(index) is not int or index in there:
-        raise ValueError("a part begins at no place of its own")
+def admit_part(there: Sized, what: str) -> None:
+    """A part of an answer, such as a block, begins behind those that are ``there``; ``what`` they are. Raises
+    ResponseTooLarge if they are too many."""
     if len(there) == limit_of("answer_blocks"):
         raise too_large("answer_blocks", "the answer has", what)
 

@@ -40,6 +40,19 @@ def elements(text: str | bytes) -> list[str]:
     return [str(raw, "utf-8") for raw in _read(_ARRAY, text)]
 
 
+def listed(fields: dict[str, T]) -> list[T | dict[str, T]]:
+    """The entries of the array for which an object stands: its values if they are numbered, as PHP writes a list with
+    holes; else itself, as the one entry."""
+    return [*fields.values()] if fields and all(map(str.isdecimal, fields)) else [fields]
+
+
+def entries(text: str) -> list[str]:
+    """The JSON text of each element of an array, or of what stands for it."""
+    if not text.startswith("{"):
+        return elements(text)
+    return [text if isinstance(entry, dict) else entry for entry in listed(members(text))]
+
+
 def value_of(text: str) -> Any:
     """Return the value of ``text``; None if it is no JSON that a request may have in it."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.process.faults.bodies import IN_A_200, MALFORMED, NOTHING
 from tests.process.faults.broken import CONNECTIONS, TIMEOUTS
 from tests.process.faults.row import STREAM, WHOLE, Row, completes, recovers, stops, words
-from tests.process.faults.saying import DONE, FINE, calling, chunk, completion, events, http, refusal
+from tests.process.faults.saying import DONE, FINE, SSE, calling, chunk, completion, events, http, refusal
 from tests.process.faults.statuses import LIMITS, STATUSES
 
 CALCULATOR = ("calculator",)
@@ -27,6 +27,10 @@ ODD = (
     completes("no-usage", completion(FINE), output="Fine."),
     completes("json-as-text", http(200, {"choices": [{"message": FINE}]}, content_type="text/plain"), output="Fine.",
               forms=WHOLE),
+    completes("json-as-stream", http(200, {"choices": [{"message": FINE}]}, content_type=SSE), output="Fine."),
+    completes("stream-as-json", events(chunk(FINE, "stop"), DONE, content_type="application/json"), output="Fine."),
+    completes("stream-as-text", events(chunk(FINE, "stop"), DONE, content_type="Text/Plain"), output="Fine."),
+    completes("finish-is-an-object", completion(FINE, {"reason": "stop"}), output="Fine."),
     completes("no-done", events(chunk(FINE, "stop")), output="Fine.", forms=STREAM),
     completes("only-done-behind-the-text", events(chunk(FINE), DONE), output="Fine.", forms=STREAM),
 )  # fmt: skip
@@ -38,6 +42,9 @@ CALLS = (
     completes("same-id-thrice", completion(calling(*[{"id": "call_1"}] * 3), "tool_calls"), **TURN),
     completes("id-that-is-no-name", completion(calling({"id": "a/b c"}), "tool_calls"), **TURN),
     completes("calls-with-finish-stop", completion(calling({"id": "c"}), "stop"), **TURN),
+    completes("call-id-is-a-number", completion(calling({"id": 7}), "tool_calls"), **TURN),
+    completes("arguments-are-a-number", completion(calling({"id": "c", "function": {"name": "calculator",
+              "arguments": 7}}), "tool_calls"), told_to_model="invalid_tool_call", **TURN),
     completes("bad-arguments", "tool-1+badargs-1+say-5", told_to_model="invalid_tool_call", tools=CALCULATOR, tries=2,
               output=words(5)),
     completes("unknown-tool", "tool-1+unknowntool-1+say-5", told_to_model="invalid_tool_call", tools=CALCULATOR,
@@ -63,13 +70,13 @@ RECOVERIES = (
             "short": "short-2+say-5",
             "hang": "hang-2+say-5",
             "408": "408-2+say-5",
-            "bad-json": "badjson-2+say-5",
-            "html": "html-2+say-5",
-            "gzip": "raw-2+say-5",
+            "bad-json": "badjson-1+say-5",
+            "html": "html-1+say-5",
+            "gzip": "raw-1+say-5",
             "empty-body": "raw-2+say-5",
             "no-choices": "empty-2+say-5",
             "204": "raw-2+say-5",
-            "finish-without-calls": "raw-2+say-5",
+            "finish-without-calls": "raw-1+say-5",
             "200-limit": "raw-2+say-5",
             "409": "409-2+say-5",
             "500": "500-2+say-5",

@@ -108,7 +108,6 @@ BROKEN = (
     retried("html", "html", *BAD),
     retried("a-list", http(200, "data: [1]\n\n", content_type=SSE), *BAD, forms=STREAM),
     retried("empty", "empty", "provider_error", "empty_completion", 200),
-    retried("call-without-an-end", message(CALL, stop="tool_use", ends=False), *BAD, forms=STREAM, tools=CALCULATOR),
     retried("stop-without-calls", message(FINE, stop="tool_use"), *BAD),
     retried("error-in-stream", "say-20+rate-50+errorchunk-*-15", *SERVER, 200, forms=STREAM, withdrawn=True),
     retried("overloaded", "say-20+rate-50+overloaded-*-15", *OVERLOADED, 200, forms=STREAM, withdrawn=True),
@@ -126,6 +125,7 @@ ENDS = (
     completes("unknown-stop", message(FINE, stop="because"), output="Fine."),
     completes("stop-sequence", message(FINE, stop="stop_sequence"), output="Fine."),
     completes("call", message(CALL, stop="tool_use"), **TURN),
+    completes("call-without-an-end", message(CALL, stop="tool_use", ends=False), forms=STREAM, **TURN),
     completes("same-id-twice", message(CALL, CALL, stop="tool_use"), **TURN),
     completes("id-that-is-no-name", message(CALL | {"id": "a/b c"}, stop="tool_use"), **TURN),
     completes(

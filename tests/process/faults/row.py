@@ -30,7 +30,8 @@ _RULE = {"attempts": 3, "first": FIRST, "factor": 2, "max_delay": SECOND, "jitte
 POLICY: dict[str, Any] = {"max_elapsed": 60, "rules": dict.fromkeys((*RETRIED, *FINAL), _RULE)}
 """No jitter: every delay is known beforehand. It has rules for classes too that no rule may retry."""
 
-ENOUGH = "Gave up after 3 attempts."
+AT_MOST = {"bad_model_response": 2}
+"""Attempts of a step that fails with such a code, which would most likely fail in the same way for ever."""
 
 Delays = tuple[tuple[float, float], ...]
 """Before each further attempt, seconds: at least and at most."""
@@ -111,8 +112,9 @@ def _error(cls: str, code: str, http: int | None, more: dict[str, Any], **usual:
 
 def retried(name: str, what: str | Told, cls: str, code: str, http: int | None = None, **more: Any) -> Row:
     """Tried again until the attempts are used up; then the run fails."""
-    error = _error(cls, code, http, more, retryable=True, note=ENOUGH)
-    usual = {"tries": 3, "delays": ((FIRST, FIRST), (SECOND, SECOND))}
+    tries = AT_MOST.get(code, 3)
+    error = _error(cls, code, http, more, retryable=True, note=f"Gave up after {tries} attempts.")
+    usual = {"tries": tries, "delays": ((FIRST, FIRST), (SECOND, SECOND))[: tries - 1]}
     return Row(name=name, status="failed", stop_reason="error", error=error, **{**_does(what), **usual, **more})
 
 
@@ -134,6 +136,7 @@ def completes(name: str, what: str | Told, **more: Any) -> Row:
 
 def recovers(row: Row, script: str, times: int = 2, said: int = 5, **more: Any) -> Row:
     """The fault of `row`, so many times; then the provider answers with so many words."""
+    times = min(times, row.tries - 1)
     changes: dict[str, Any] = {"tries": times + 1, "calls": None, "delays": row.delays[:times], "output": words(said)}
     ended = {"status": "completed", "stop_reason": "end_turn", "script": script, "name": f"{row.name}-then-fine"}
     return replace(row, **{**changes, **ended, **more})

@@ -10,6 +10,7 @@ from tests.process.hostile.answers import Play
 
 MIB = 1 << 20
 BAD = "provider_error/bad_model_response"
+EMPTY = "provider_error/empty_completion"
 MANY = "provider_error/too_many_tool_calls"
 LONG = "provider_error/tool_call_too_large"
 LARGE = "provider_error/response_too_large"

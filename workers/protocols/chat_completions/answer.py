@@ -11,14 +11,15 @@ import orjson
 from palaver.errors import EmptyCompletion, ProviderError, ProviderHTTPError
 from palaver.vocabulary.limits import limit_of
 
-from ..bounds import Parts, tokens, too_large
-from ..calls import text_of
-from ..event_stream import EventStreamReader
+from ..answer_reader import EventStreamReader
+from ..bounds import Parts, too_large
 from ..port import WITHHELD, ModelReply
-from ..verbatim import elements, members
+from ..verbatim import entries, members
 from .opaque import EXTRA, OpaqueFields
 
 _CHOICES: Final = limit_of("answer_choices")
+_CALLED: Final = ("tool_calls", "function_call")
+"""Finish reasons that say that there are calls."""
 _FINISHES: Final = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), WITHHELD),
@@ -35,92 +36,137 @@ class Completion(EventStreamReader):
     def __init__(self, *, max_calls: int = limit_of("tool_calls")) -> None:
         super().__init__(max_calls=max_calls)
         self._opaque = OpaqueFields()
-        self._error_follows = False
         self._refused = False
         self._answered = False
         """There was text of an answer, and of a refusal."""
 
-    def _other(self, line: bytes) -> None:
-        """A line that is no data: of an event stream, or of something else."""
-        if line.startswith(b"event:"):
-            self._error_follows = line[6:].strip() == b"error"
-        elif line.startswith(b"error:"):  # llama.cpp
-            raise ProviderHTTPError(200, line[6:])
-        super()._other(line)
+    def _close(self) -> None:
+        """The protocol's own end."""
+        self.done = True
 
-    def _event(self, payload: bytes) -> str:
-        """Take in a chunk; answers its text."""
-        if payload == b"[DONE]":
-            self.done = True
-        elif payload and self._error_follows:
-            raise ProviderHTTPError(200, payload)
-        return super()._event(payload)
-
-    def _take_in(self, event: dict[str, Any], payload: bytes) -> str:
+    def _take_in(self, event: dict[str, Any], payload: bytes, name: bytes) -> str:
         """Take in a chunk, as the base says."""
         if not self._id:
             self._identify(event)
-        if event.get("usage"):
-            self._count(event["usage"])
+        if usage := event.get("usage"):
+            self._count(usage)
+        choices = event.get("choices")
+        if type(choices) is not list:
+            choices = self._odd.entries(choices, "choices")
         text = ""
-        for place, choice in enumerate(_few(event.get("choices") or ())):
-            if choice.get("index", 0) == 0:
-                if choice.get("delta"):
-                    text += self._delta(event, payload, place)
-                if finish := choice.get("finish_reason"):
-                    self._finish = text_of(finish)
-                if usage := choice.get("usage"):  # Kimi
-                    self._count(usage)
+        for place, choice in enumerate(_few(choices)):
+            if type(choice) is not dict:
+                self._odd.note("a choice is no object")
+            elif not (index := choice.get("index")) or not self._odd.index(index, "the index of a choice"):
+                text += self._choice(choice, event, payload, place)
         return text
 
-    def _delta(self, document: dict[str, Any], payload: bytes, place: int, *, whole: bool = False) -> str:
-        """Take in a delta, or a whole message, of the choice at ``place`` of ``document``, whose JSON is ``payload``;
-        answers its text."""
-        delta = document["choices"][place]["message" if whole else "delta"]
+    def _choice(self, choice: dict[str, Any], event: dict[str, Any], payload: bytes, place: int) -> str:
+        """Take in the choice at ``place`` of a chunk; answers its text."""
+        text = ""
+        if delta := choice.get("delta"):
+            text = self._delta(delta, (event, choice), payload, place)
+        elif (message := choice.get("message")) and not self._content and not self._calls:  # all of it in one event
+            text = self._delta(message, (event, choice), payload, place, whole=True)
+        if finish := choice.get("finish_reason"):
+            self._finish = self._odd.text(finish, "finish_reason") or self._finish
+        if usage := choice.get("usage"):  # Kimi
+            self._count(usage)
+        return text
+
+    def _delta(self, delta: Any, around: Sequence[Any], payload: bytes, place: int, *, whole: bool = False) -> str:
+        """Take in a delta, or a whole message, of the choice at ``place`` of a document whose JSON is ``payload``;
+        ``around`` are both. Answers its text."""
+        if type(delta) is not dict:
+            delta = self._odd.fields(delta, "message" if whole else "delta")
+        calls = delta.get("tool_calls")
         if not _PLAIN.issuperset(delta):
             parts = Parts()
-            text = partial(_text_of_choice, document, payload, place, parts, whole=whole)
-            if thoughts := self._opaque.add(delta, text, parts, whole=whole):
+            raw = partial(_text_of_choice, (*around, delta), payload, place, parts, whole=whole)
+            if thoughts := self._opaque.add(delta, raw, parts, whole=whole):
                 self._thoughts.append(thoughts)
-        if calls := delta.get("tool_calls"):
-            indexes = self._add_calls(calls, whole=whole)
-            if any(call.get(EXTRA) is not None for call in calls):
+            if not calls and (call := delta.get("function_call")):  # as it was before there were several
+                calls = [{"index": 0, "function": call}]
+        if calls:
+            listed = self._odd.entries(calls, "tool_calls")
+            indexes = self._add_calls(listed, whole=whole)
+            if any(EXTRA in call for call in listed if type(call) is dict):
                 parts = Parts()
-                texts = elements(members(_text_of_choice(document, payload, place, parts, whole=whole))["tool_calls"])
-                for index, call, raw in zip(indexes, calls, texts, strict=True):
-                    if call.get(EXTRA) is not None:
-                        self._opaque.add_to_call(index, call, raw, parts)
-        content = delta.get("content") or delta.get("refusal")
-        self._refused |= bool(delta.get("refusal"))
-        self._answered |= bool(delta.get("content"))
-        if isinstance(content, list):
-            content = self._chunks(content)
-        piece = text_of(content)
-        return self._say(piece) if piece else ""
+                parts.admit(calls)
+                raw_delta = _text_of_choice((*around, delta), payload, place, parts, whole=whole)
+                self._add_extra(indexes, listed, raw_delta, parts)
+        if content := delta.get("content"):
+            self._answered = True
+        elif content := delta.get("refusal"):
+            self._refused = True
+        else:
+            return ""
+        if isinstance(content, dict | list):
+            content = self._chunks(self._odd.entries(content, "content"))
+        elif type(content) is not str:
+            content = self._odd.text(content, "content")
+        return self._say(content) if content else ""
 
     def _chunks(self, content: list[Any]) -> str:
         """The text of content that is a list of chunks, as Mistral's models that think write it."""
         texts, parts = [], Parts()
         parts.admit(content)
         for chunk in content:
+            if isinstance(chunk, str):
+                texts.append(chunk)
+                continue
+            chunk = self._odd.fields(chunk, "a part of content")
             if chunk.get("type") == "thinking":
-                parts.admit(chunk["thinking"])
-                self._thoughts += [text_of(part.get("text")) for part in chunk["thinking"]]
+                thinking = chunk.get("thinking")
+                parts.admit(thinking)
+                if isinstance(thinking, str):
+                    self._thoughts.append(thinking)
+                    continue
+                for part in self._odd.entries(thinking, "thinking"):
+                    part = self._odd.fields(part, "a part of thinking")
+                    self._thoughts.append(self._odd.text(part.get("text"), "the text of a part of thinking"))
             else:
-                texts.append(text_of(chunk.get("text")))
+                texts.append(self._odd.text(chunk.get("text"), "the text of a part of content"))
         return "".join(texts)
 
-    def _add_calls(self, parts: Sequence[Any], *, whole: bool) -> list[int]:
+    def _add_extra(self, indexes: Sequence[int | None], calls: Sequence[Any], delta: str, parts: Parts) -> None:
+        """Take in the fields of calls that are sent back as they came; ``delta`` is the JSON around them."""
+        for index, call, raw in zip(indexes, calls, entries(members(delta)["tool_calls"]), strict=True):
+            if index is not None and call.get(EXTRA) is not None:
+                self._opaque.add_to_call(index, call, raw, parts)
+
+    def _add_calls(self, parts: Sequence[Any], *, whole: bool) -> list[int | None]:
         """Parts of calls; each is a call of its own if they are ``whole``. Answers the index of each."""
         self._calls.admit(len(parts))
-        indexes = []
+        odd = self._odd
+        indexes: list[int | None] = []
         for part in parts:
-            function = part.get("function") or {}
-            index = None if whole else part.get("index")
+            if type(part) is not dict:
+                odd.note("a tool call is no object")
+                indexes.append(None)
+                continue
+            function = part.get("function")
+            if type(function) is not dict:
+                function = part if function is None else odd.fields(function, "the function of a tool call")
+            index, identity = part.get("index"), part.get("id")
             name, arguments = function.get("name"), function.get("arguments")
-            if isinstance(arguments, dict):  # Ollama's own way, which some servers in front of it keep
+            if whole:
+                index = self._calls.next
+            elif index is not None and type(index) is not int:
+                index = odd.index(index, "the index of a tool call")
+            if type(identity) is int:
+                identity = str(identity)
+            if arguments is not None and type(arguments) is not str:
+                # Ollama's own way, which some servers in front of it keep.
                 arguments = orjson.dumps(arguments).decode()
-            indexes.append(self._calls.add(index, identity=part.get("id"), name=name, arguments=arguments))
+            indexes.append(
+                self._calls.add(
+                    index,
+                    identity=identity if type(identity) is str else odd.text(identity, "the id of a tool call"),
+                    name=name if type(name) is str else odd.text(name, "the name of a tool call"),
+                    arguments=arguments or "",
+                )
+            )
         return indexes
 
     def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
@@ -130,34 +176,42 @@ class Completion(EventStreamReader):
         self._identify(document)
         if document.get("usage"):
             self._count(document["usage"])
-        for choice in _few(document.get("choices") or ())[:1]:
-            self._finish = text_of(choice.get("finish_reason")) or "stop"
-            return self._delta(document, body, 0, whole=True)
+        for place, choice in enumerate(_few(self._odd.entries(document.get("choices"), "choices"))):
+            if isinstance(choice, dict):
+                self._finish = self._odd.text(choice.get("finish_reason"), "finish_reason") or "stop"
+                return self._delta(choice.get("message"), (document, choice), body, place, whole=True)
+            self._odd.note("a choice is no object")
         return ""
 
-    def _count(self, usage: dict[str, Any]) -> None:
-        prompt = tokens(usage.get("prompt_tokens"))
-        details, parts = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
-        # Gemini and xAI count reasoning beside the completion, and in the total.
-        written = max(tokens(usage.get("completion_tokens")), tokens(usage.get("total_tokens")) - prompt)
+    def _count(self, counts: Any) -> None:
+        odd = self._odd
+        usage = odd.fields(counts, "usage")
+        if not usage:
+            return
+        details = odd.fields(usage.get("prompt_tokens_details"), "prompt_tokens_details")
+        parts = odd.fields(usage.get("completion_tokens_details"), "completion_tokens_details")
+        prompt, completion, total = (
+            odd.count(usage.get(name), name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+        )
         # Kimi and DeepSeek have counts of their caches of their own.
         cached = details.get("cached_tokens") or usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
         self._count_tokens(
             prompt=prompt,
-            cached=tokens(cached),
-            cache_write=tokens(details.get("cache_write_tokens")),
-            output=written,
-            reasoning=tokens(parts.get("reasoning_tokens")),
+            cached=odd.count(cached, "cached_tokens"),
+            cache_write=odd.count(details.get("cache_write_tokens"), "cache_write_tokens"),
+            # Gemini and xAI count reasoning beside the completion, and in the total.
+            output=max(completion, total - prompt),
+            reasoning=odd.count(parts.get("reasoning_tokens"), "reasoning_tokens"),
         )
 
-    def opaque_so_far(self) -> str:
+    def _kept_so_far(self) -> str:
         """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         return self._opaque.so_far()
 
     def _ended(self) -> ModelReply:
         """The reply, as the base says."""
         if not self._finish and not (self.done and (self._content or self._calls)):
-            if self.done and (self._anything or not self._foreign):
+            if self.done and (self._anything or not self._events.foreign):
                 raise EmptyCompletion
             raise self._cut_off("the stream ended without a finish reason")
         finish = _FINISHES.get(self._finish.lower(), self._finish)
@@ -168,15 +222,14 @@ class Completion(EventStreamReader):
         calls = self._calls.whole()
         opaque = self._opaque.whole({index: call.id for index, call in calls.items()}, self._calls.provider_ids())
         may_be_empty = finish in (WITHHELD, "length")
-        return self._reply(finish or "stop", calls, opaque, announced=finish == "tool_calls", may_be_empty=may_be_empty)
+        return self._reply(finish or "stop", calls, opaque, announced=finish in _CALLED, may_be_empty=may_be_empty)
 
 
-def _text_of_choice(document: dict[str, Any], payload: bytes, place: int, parts: Parts, *, whole: bool) -> str:
-    """The JSON of a delta, or of a message, as it came."""
-    choice, name = document["choices"][place], "message" if whole else "delta"
-    for value in (document, choice, choice[name]):
+def _text_of_choice(around: Sequence[Any], payload: bytes, place: int, parts: Parts, *, whole: bool) -> str:
+    """The JSON of a delta, or of a message, as it came, with the objects ``around`` it."""
+    for value in around:
         parts.admit(value)
-    return members(elements(members(payload)["choices"])[place])[name]
+    return members(entries(members(payload)["choices"])[place])["message" if whole else "delta"]
 
 
 def _few(choices: Sequence[Any]) -> Sequence[Any]:

@@ -19,7 +19,7 @@ from palaver.secrets.redaction import redact
 
 from ..bounds import Parts
 from ..sent_back import SentBack, as_stored, unchanged
-from ..verbatim import Tree, elements, members, merged, tree, value_of, written
+from ..verbatim import Tree, entries, listed, members, merged, tree, value_of, written
 
 log = logging.getLogger("palaver.workers.protocols.chat_completions.opaque")
 
@@ -94,15 +94,17 @@ class OpaqueFields(SentBack):
                 self.grow(len(piece))
                 self._texts.setdefault(name, []).append(piece)
                 thoughts = thoughts or piece
-        lists = [name for name in (DETAILS, BLOCKS) if delta.get(name) is not None]
+        lists = [name for name in (DETAILS, BLOCKS) if isinstance(delta.get(name), list | dict)]
         if not lists and delta.get(EXTRA) is None:
             return thoughts
         texts = members(text())
         for name in lists:
             self.grow(len(texts[name]))
             parts.admit(delta[name])
-            for value, entry in zip(delta[name], elements(texts[name]), strict=True):
-                self._add_entry(name, entry if whole else tree(entry, value, parts))
+            values = delta[name] if isinstance(delta[name], list) else listed(delta[name])
+            for value, entry in zip(values, entries(texts[name]), strict=True):
+                if value is not None:
+                    self._add_entry(name, entry if whole else tree(entry, value, parts))
         if delta.get(EXTRA) is not None:
             self._extra = self._added(self._extra, texts[EXTRA], delta[EXTRA], parts)
         return thoughts
@@ -123,16 +125,16 @@ class OpaqueFields(SentBack):
 
     def _add_entry(self, name: str, entry: Tree) -> None:
         """An entry of the list ``name``, or more of the newest one with its index."""
-        entries = self._lists.setdefault(name, [])
+        came = self._lists.setdefault(name, [])
         if isinstance(entry, str):
-            entries.append(entry)
+            came.append(entry)
             return
         index = entry.get("index", _NO_INDEX if name == BLOCKS else None)
         known = self._newest.get((name, index)) if isinstance(index, str) else None
         if known is not None and known.goes_on_with(entry):
             known.add(entry)
             return
-        entries.append(begun := _Entry(entry))
+        came.append(begun := _Entry(entry))
         if isinstance(index, str):
             self._newest[name, index] = begun
 
@@ -151,14 +153,14 @@ class OpaqueFields(SentBack):
             ResponseTooLarge: it is larger than may be.
         """
         fields: dict[str, Any] = {name: redact("".join(pieces)) for name, pieces in self._texts.items()}
-        for name, entries in self._lists.items():
-            texts = (entry if isinstance(entry, str) else entry.written() for entry in entries)
+        for name, came in self._lists.items():
+            texts = (entry if isinstance(entry, str) else entry.written() for entry in came)
             fields[name] = unchanged(f"[{','.join(texts)}]")
         if self._extra is not None:
             fields[EXTRA] = unchanged(written(self._extra))
         calls: dict[str, dict[str, Any]] = {call_ids[index]: {ID: name} for index, name in provider_ids.items()}
         for index, gathered in self._calls.items():
-            if (extra := unchanged(written(gathered))) is not None:
+            if index in call_ids and (extra := unchanged(written(gathered))) is not None:
                 calls.setdefault(call_ids[index], {})[EXTRA] = extra
         if calls:
             fields[CALLS] = calls

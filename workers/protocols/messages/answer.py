@@ -6,19 +6,30 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import ProviderHTTPError
+from palaver.errors import MalformedResponse, ProviderHTTPError
 from palaver.vocabulary.limits import limit_of
 
-from ..bounds import Parts, tokens
-from ..calls import text_of
-from ..event_stream import EventStreamReader
+from ..answer_reader import EventStreamReader
+from ..bounds import Parts
 from ..port import PAUSE, WITHHELD, ModelReply
-from ..verbatim import elements, members
+from ..verbatim import entries, members
 from .answer_blocks import Block, Blocks
 
 _OUT_OF_WINDOW: Final = "model_context_window_exceeded"
 _FINISHES: Final = {"max_tokens": "length", "refusal": WITHHELD, "pause_turn": PAUSE}
 """Stop reasons of the protocol, with the port's name for the same end; any other is an ordinary end."""
+_FIELDS: Final = {
+    "text_delta": "text",
+    "input_json_delta": "partial_json",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+}
+"""The field of a delta with what is new, by its type."""
+_KINDS: Final = {"text": "text", "partial_json": "tool_use", "thinking": "thinking", "signature": "thinking"}
+"""The kind of a block that has such deltas."""
+_THOUGHT: Final = '{"type":"thinking","thinking":"","signature":""}'
+_UNANNOUNCED: Final = {"text": "", "partial_json": "", "thinking": _THOUGHT, "signature": _THOUGHT}
+"""The beginning of a block that did not begin."""
 _INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """Parts of the input, each counted apart."""
 
@@ -33,61 +44,93 @@ class MessagesReader(EventStreamReader):
         self._explanation = ""
         """Why the answer was refused."""
 
-    def _take_in(self, event: dict[str, Any], payload: bytes) -> str:
-        """Take in an event, as the base says."""
-        match event["type"]:
+    def _take_in(self, event: dict[str, Any], payload: bytes, name: bytes) -> str:
+        """Take in an event, as the base says. One that does not say its type has it as its name."""
+        match event.get("type") or name.decode("latin-1"):
             case "content_block_delta":
-                return self._delta(event["delta"], event["index"])
+                delta = event.get("delta")
+                if type(delta) is not dict:
+                    delta = self._odd.fields(delta, "delta")
+                return self._delta(delta, event.get("index"))
             case "content_block_start":
                 return self._begin(event, payload)
             case "content_block_stop":
-                self._blocks.by_index[event["index"]].ended = True
+                if (block := self._blocks.at(self._index(event))) is not None:
+                    block.ended = True
             case "message_start":
-                self._identify(event["message"])
-                self._count(event["message"].get("usage"))
+                message = self._odd.fields(event.get("message"), "message")
+                self._identify(message)
+                self._count(message.get("usage"))
             case "message_delta":
-                self._stop(event["delta"].get("stop_reason"), event["delta"].get("stop_details"))
+                delta = self._odd.fields(event.get("delta"), "delta")
+                self._stop(delta.get("stop_reason"), delta.get("stop_details"))
                 self._count(event.get("usage"))
             case "message_stop":
                 self.done = True
+            case "message":  # all of it in one event
+                self.done = True
+                return self._take_in_whole(event, payload)
+            case "":
+                self._odd.note("an event does not say what it is")
         return ""
 
+    def _index(self, event: dict[str, Any]) -> int | None:
+        index = event.get("index")
+        return index if type(index) is int else self._odd.index(index, "index")
+
     def _begin(self, event: dict[str, Any], payload: bytes) -> str:
-        """A block begins, mostly an empty one; answers its text."""
-        index, first = event["index"], event["content_block"]
-        kind = text_of(first["type"])
+        """A block begins, mostly an empty one; answers its text. One that goes on is said to begin twice."""
+        index, first = self._index(event), self._odd.fields(event.get("content_block"), "content_block")
+        kind = self._odd.text(first.get("type"), "the type of a content block")
+        if not kind:
+            self._odd.note("a content block does not say what it is")
+            return ""
         if kind == "tool_use":
+            identity, name = (self._odd.text(first.get(each), f"the {each} of a tool call") for each in ("id", "name"))
+            place, _ = self._blocks.begin(index, kind, "", identity)
             # What is given here at once is all of it: pieces follow on an empty one.
-            arguments = members(_first(event, payload))["input"] if first.get("input") else None
-            self._blocks.begin(index, kind, "")
-            self._calls.add(index, identity=first.get("id"), name=first.get("name"), arguments=arguments)
+            given = members(_first(event, payload))["input"] if first.get("input") else ""
+            self._calls.add(place, identity=identity, name=name, given=given)
             return ""
         raw = "" if kind == "text" else _first(event, payload)
-        block = self._blocks.begin(index, kind, raw)
-        if kind == "thinking" and (thoughts := text_of(first.get("thinking"))):
+        place, is_new = self._blocks.begin(index, kind, raw, self._odd.text(first.get("id"), "the id of a block"))
+        block = self._blocks.by_index[place]
+        if kind == "thinking" and is_new and (thoughts := self._odd.text(first.get("thinking"), "thinking")):
             self._thoughts.append(thoughts)
-        return self._say_in(block, text_of(first.get("text"))) if kind == "text" else ""
+        return self._say_in(block, self._odd.text(first.get("text"), "the text of a block")) if kind == "text" else ""
 
     def _delta(self, delta: dict[str, Any], index: Any) -> str:
         """Take in more of a block; answers its text."""
-        block = self._blocks.by_index[index]
-        match delta["type"]:
-            case "text_delta":
-                return self._say_in(block, text_of(delta["text"]))
-            case "input_json_delta" if block.kind == "tool_use":
-                self._calls.add(index, arguments=delta["partial_json"])
-            case "input_json_delta":
-                self._blocks.add(block, "input", text_of(delta["partial_json"]))
-            case "thinking_delta":
-                self._thoughts.append(thoughts := text_of(delta["thinking"]))
-                self._blocks.add(block, "thinking", thoughts)
-            case "signature_delta":
-                self._blocks.add(block, "signature", text_of(delta["signature"]))
+        kind = delta.get("type")
+        field = _FIELDS.get(kind) if type(kind) is str else next((each for each in _KINDS if each in delta), None)
+        if field is None:
+            return ""
+        place = self._blocks.place_of(index if type(index) is int else self._odd.index(index, "index"))
+        if place is None:  # it was not said that it begins
+            place, _ = self._blocks.begin(index if type(index) is int else None, _KINDS[field], _UNANNOUNCED[field], "")
+            self._odd.note("a content block goes on that did not begin")
+        block = self._blocks.by_index[place]
+        piece = delta.get(field)
+        if type(piece) is not str:
+            piece = self._odd.text(piece, field)
+        match field:
+            case "text":
+                return self._say_in(block, piece)
+            case "partial_json" if block.kind == "tool_use":
+                self._calls.add(place, arguments=piece)
+            case "partial_json":
+                self._blocks.add(block, "input", piece)
+            case "thinking":
+                self._thoughts.append(piece)
+                self._blocks.add(block, "thinking", piece)
+            case "signature":
+                self._blocks.add(block, "signature", piece)
         return ""
 
     def _say_in(self, block: Block, text: str) -> str:
+        text = self._say(text)
         block.text.append(text)
-        return self._say(text)
+        return text
 
     def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
         """Take in a message, as the base says."""
@@ -95,43 +138,55 @@ class MessagesReader(EventStreamReader):
             raise ProviderHTTPError(200, body)
         self._identify(document)
         self._count(document.get("usage"))
-        self._stop(document["stop_reason"], document.get("stop_details"))
-        self._finish = self._finish or "end_turn"
-        texts, parts = [], Parts()
+        self._stop(document.get("stop_reason"), document.get("stop_details"))
+        content = document.get("content")
+        if "stop_reason" not in document and not content:
+            raise MalformedResponse("the answer has neither content nor a stop reason")
+        parts = Parts()
         parts.admit(document)
-        parts.admit(document["content"])
-        raws = elements(members(body)["content"])
-        for index, (block, raw) in enumerate(zip(document["content"], raws, strict=True)):
+        if isinstance(content, str):
+            content, raws = [{"type": "text", "text": content}], [""]
+        else:
+            parts.admit(content)
+            content = self._odd.entries(content, "content")
+            raws = entries(members(body)["content"]) if content else []
+        texts = []
+        for block, raw in zip(content, raws, strict=True):
             parts.admit(block)
-            texts.append(self._take(index, block, raw))
+            texts.append(self._take(self._odd.fields(block, "a content block"), raw))
+        self._finish = self._finish or ("tool_use" if self._calls else "end_turn")
         return "".join(texts)
 
-    def _take(self, index: int, whole: dict[str, Any], raw: str) -> str:
+    def _take(self, whole: dict[str, Any], raw: str) -> str:
         """A whole block; answers its text."""
-        kind = text_of(whole["type"])
-        block = self._blocks.begin(index, kind, raw)
+        kind = self._odd.text(whole.get("type"), "the type of a content block")
+        if not kind:
+            return ""
+        place, _ = self._blocks.begin(None, kind, raw, "")
+        block = self._blocks.by_index[place]
         block.ended = True
         if kind == "tool_use":
-            arguments = members(raw).get("input")
-            self._calls.add(index, identity=whole.get("id"), name=whole.get("name"), arguments=arguments)
-        return self._say_in(block, text_of(whole["text"])) if kind == "text" else ""
+            identity, name = (self._odd.text(whole.get(each), f"the {each} of a tool call") for each in ("id", "name"))
+            given = "" if whole.get("input") is None else members(raw)["input"]
+            self._calls.add(place, identity=identity, name=name, given=given)
+        return self._say_in(block, self._odd.text(whole.get("text"), "the text of a block")) if kind == "text" else ""
 
     def _stop(self, reason: object, details: object) -> None:
         """Take in why the answer ended."""
-        self._finish = text_of(reason) or self._finish
+        self._finish = self._odd.text(reason, "stop_reason") or self._finish
         match details:
             # A remark in another shape spoils no answer.
             case {"explanation": str(text)} | {"category": str(text)}:
                 self._explanation = text
 
-    def _count(self, usage: dict[str, Any] | None) -> None:
+    def _count(self, usage: Any) -> None:
         """Take in counts, of which later ones take the place of earlier ones."""
-        counts = usage or {}
+        counts = self._odd.fields(usage, "usage")
         for name in (*_INPUTS, "output_tokens"):
             if (number := counts.get(name)) is not None:
-                self._counts[name] = tokens(number)
-        if details := counts.get("output_tokens_details"):
-            self._counts["output_tokens_details"] = tokens(details.get("thinking_tokens"))
+                self._counts[name] = self._odd.count(number, name)
+        if details := self._odd.fields(counts.get("output_tokens_details"), "output_tokens_details"):
+            self._counts["output_tokens_details"] = self._odd.count(details.get("thinking_tokens"), "thinking_tokens")
         fresh, cached, cache_write = (self._counts.get(name, 0) for name in _INPUTS)
         if self._counts:
             self._count_tokens(
@@ -142,12 +197,15 @@ class MessagesReader(EventStreamReader):
                 reasoning=self._counts.get("output_tokens_details", 0),
             )
 
-    def opaque_so_far(self) -> str:
+    def _kept_so_far(self) -> str:
         """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         return self._blocks.so_far()
 
     def _ended(self) -> ModelReply:
         """The reply, as the base says."""
+        if not self._finish and (self.done or self._closed) and (self._content or self._calls):
+            self._odd.note("the answer does not say why it ended")
+            self._finish = "tool_use" if self._calls else "end_turn"
         if not self._finish:
             raise self._cut_off("the stream ended without a stop reason")
         if self._finish == _OUT_OF_WINDOW:
@@ -156,7 +214,7 @@ class MessagesReader(EventStreamReader):
         # A limit may have cut the last call off; none of such an answer is made.
         cut = finish in ("length", WITHHELD)
         calls = {} if cut else self._whole_calls(self._blocks.by_index)
-        opaque = self.opaque_so_far() if cut else self._blocks.whole({index: call.id for index, call in calls.items()})
+        opaque = self._blocks.so_far() if cut else self._blocks.whole({index: call.id for index, call in calls.items()})
         return self._reply(
             finish,
             calls,

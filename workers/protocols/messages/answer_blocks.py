@@ -12,7 +12,6 @@ from palaver.errors import MalformedResponse, ProviderError
 from palaver.secrets.redaction import redact
 
 from ..bounds import Parts, parsed
-from ..calls import text_of
 from ..sent_back import SentBack, admit_part, as_stored, unchanged
 from ..verbatim import members
 from .blocks import BLOCKS
@@ -24,10 +23,11 @@ _PLAIN: Final = frozenset(("text", "tool_use"))
 class Block:
     """One block."""
 
-    __slots__ = ("ended", "first", "kind", "pieces", "text")
+    __slots__ = ("ended", "first", "identity", "kind", "pieces", "text")
 
-    def __init__(self, kind: str, first: str) -> None:
+    def __init__(self, kind: str, first: str, identity: str) -> None:
         self.kind = kind
+        self.identity = identity
         self.first = first
         """Its JSON, as it began."""
         self.text: list[str] = []
@@ -67,32 +67,50 @@ class Blocks(SentBack):
     def __init__(self) -> None:
         super().__init__()
         self.by_index: dict[int, Block] = {}
+        self._moved: dict[int, int] = {}
+        """The place of the newest block, by an index at which several began."""
+        self._newest: int | None = None
 
-    def begin(self, index: Any, kind: str, first: str) -> Block:
-        """A block that begins.
+    def place_of(self, index: int | None) -> int | None:
+        """The place of the block at ``index``, or of the newest one; None if there is none."""
+        if index is None:
+            return self._newest
+        return self._moved.get(index, index if index in self.by_index else None)
+
+    def at(self, index: int | None) -> Block | None:
+        """The block at ``index``, or the newest one; None if there is none."""
+        place = self.place_of(index)
+        return None if place is None else self.by_index[place]
+
+    def begin(self, index: int | None, kind: str, first: str, identity: str) -> tuple[int, bool]:
+        """A block that begins; answers its place, and whether it is new. Some servers begin one again, and some begin
+        each at the same index.
 
         Raises:
-            ValueError: there is one at ``index`` already.
             ResponseTooLarge: they are too many, or larger than may be kept.
         """
-        admit_part(index, self.by_index, "blocks")
-        block = self.by_index[index] = Block(kind, "" if kind in _PLAIN else first)
+        known = self.at(index) if index is not None else None
+        if known is not None and not known.ended and (known.kind, known.identity) == (kind, identity):
+            place = self.place_of(index)
+            assert place is not None  # it is known
+            return place, False
+        place = index if index is not None and index not in self.by_index else max(self.by_index, default=-1) + 1
+        if index is not None and place != index:
+            self._moved[index] = place
+        self._newest = place
+        admit_part(self.by_index, "blocks")
+        block = self.by_index[place] = Block(kind, "" if kind in _PLAIN else first, identity)
         self.grow(len(block.first))
-        return block
+        return place, True
 
     def add(self, block: Block, name: str, text: str) -> None:
-        """Add more to a block that is sent back.
-
-        Raises:
-            TypeError: it began with something else than text there.
-            ResponseTooLarge: all are larger than may be.
-        """
+        """Add more to a block that is sent back. Raises ResponseTooLarge if all are larger than may be."""
         if not block.is_sent_back:
             return
         self.grow(len(text))
         if name not in block.pieces:
             begun = None if name == "input" else orjson.loads(block.first).get(name)
-            block.pieces[name] = [text_of(begun)]
+            block.pieces[name] = [begun] if isinstance(begun, str) else []
         block.pieces[name].append(text)
 
     def so_far(self) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
+
+import orjson
 
 from palaver.errors import ProviderHTTPError
 from palaver.vocabulary.limits import limit_of
 
-from ..bounds import Parts, tokens
-from ..calls import text_of
-from ..event_stream import EventStreamReader
+from ..answer_reader import EventStreamReader
+from ..bounds import Parts
 from ..port import WITHHELD, ModelReply
-from ..verbatim import elements, members
+from ..verbatim import entries, members
 from .answer_items import Item, Items, phase_of
 from .items import PLAIN
 
@@ -28,88 +28,131 @@ class ResponsesReader(EventStreamReader):
     def __init__(self, *, max_calls: int = limit_of("tool_calls")) -> None:
         super().__init__(max_calls=max_calls)
         self._items = Items()
-        self._named: dict[str, int] = {}
-        """The places of items that have only names."""
         self._refused = False
         """The model says that it will not answer."""
 
-    def _event(self, payload: bytes) -> str:
+    def _event(self, payload: bytes, name: bytes) -> str:
         """Take in an event, as the base says."""
-        return "" if payload.startswith(_ECHOES) else super()._event(payload)
+        return "" if payload.startswith(_ECHOES) else super()._event(payload, name)
 
-    def _take_in(self, event: dict[str, Any], payload: bytes) -> str:
-        """Take in an event, as the base says."""
-        match event["type"]:
+    def _take_in(self, event: dict[str, Any], payload: bytes, name: bytes) -> str:
+        """Take in an event, as the base says. One that does not say its type has it as its name."""
+        match event.get("type") or name.decode("latin-1"):
             case "response.output_text.delta":
-                return self._say_in(self._items.by_index[self._place(event)], text_of(event["delta"]))
+                return self._say_in(self._item(event, "message"), self._text(event, "delta"))
             case "response.refusal.delta":
                 self._refused = True
-                return self._say_in(self._items.by_index[self._place(event)], text_of(event["delta"]))
+                return self._say_in(self._item(event, "message"), self._text(event, "delta"))
             case "response.function_call_arguments.delta":
-                self._argue(self._place(event), event["delta"])
+                self._argue(self._item(event, "function_call"), self._text(event, "delta"))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                self._think(self._items.by_index[self._place(event)], text_of(event["delta"]))
-            case "response.reasoning_summary_part.added" if event["summary_index"]:
-                self._think(self._items.by_index[self._place(event)], "\n\n")
+                self._think(self._item(event, "reasoning"), self._text(event, "delta"))
+            case "response.reasoning_summary_part.added" if event.get("summary_index"):
+                self._think(self._item(event, "reasoning"), "\n\n")
             case "response.output_item.added":
-                self._begin(self._place(event), event["item"])
+                item = self._odd.fields(event.get("item"), "item")
+                self._begin(self._index(event), item, self._text(item, "type") or "message")
             case "response.output_item.done":
                 parts = Parts()
                 parts.admit(event)
-                raw = "" if event["item"]["type"] in PLAIN else members(payload)["item"]
-                return self._take(self._place(event), event["item"], raw, parts)
+                item = self._odd.fields(event.get("item"), "item")
+                raw = "" if item.get("type") in PLAIN else members(payload)["item"]
+                return self._take(self._index(event), item, raw, parts)
+            case "response.output_text.done" | "response.refusal.done" as kind:
+                # What came in pieces is said again.
+                said = self._item(event, "message")
+                self._refused = self._refused or kind == "response.refusal.done"
+                text = self._text(event, "text") or self._text(event, "refusal")
+                return "" if said.length else self._say_in(said, text)
+            case "response.function_call_arguments.done":
+                if not (call := self._item(event, "function_call")).argued:
+                    self._argue(call, self._text(event, "arguments"))
             case "response.completed" | "response.incomplete" | "response.failed":
                 Parts().admit(event)
-                return self._end(event["response"], lambda: members(payload)["response"])
+                return self._end(
+                    self._odd.fields(event.get("response"), "response"), lambda: members(payload)["response"]
+                )
             case "error":
                 raise ProviderHTTPError(200, payload)
+            case "":
+                if event.get("object") == "response":  # all of it in one event
+                    return self._end(event, lambda: payload)
+                self._odd.note("an event does not say what it is")
         return ""
 
-    def _place(self, event: dict[str, Any]) -> Any:
-        """Return the index of the item that an event is about. llama.cpp does not number its items, and names them."""
-        if "output_index" in event:
-            return event["output_index"]
-        name = text_of(event.get("item_id") or event["item"]["id"])
-        return self._named.setdefault(name, len(self._named))
+    def _text(self, where: dict[str, Any], name: str) -> str:
+        text = where.get(name)
+        return text if type(text) is str else self._odd.text(text, name)
 
-    def _begin(self, index: Any, first: dict[str, Any]) -> Item:
+    def _index(self, event: dict[str, Any]) -> int | str | None:
+        """Return the index of the item that an event is about, or its name: llama.cpp does not number its items. None
+        if the event says neither."""
+        index = event.get("output_index")
+        if type(index) is int or (index := self._odd.index(index, "output_index")) is not None:
+            return index
+        item = event.get("item")
+        name = event.get("item_id") or (item.get("id") if isinstance(item, dict) else None)
+        return name if isinstance(name, str) and name else None
+
+    def _item(self, event: dict[str, Any], kind: str) -> Item:
+        """Return the item of this kind that an event is about; it begins with this event if that was not said."""
+        index = self._index(event)
+        item = self._items.at(index, kind)
+        return item or self._begin(index, {}, kind)
+
+    def _begin(self, index: int | str | None, first: dict[str, Any], kind: str) -> Item:
         """An item begins. What stands in it at once comes again."""
-        item = self._items.begin(index, text_of(first["type"]))
+        if not first:
+            self._odd.note("an item goes on that did not begin")
+        item = self._items.begin(index, kind, self._text(first, "id"))
         item.phase = phase_of(first)
-        if item.kind == "function_call":
-            self._calls.add(index, identity=first.get("call_id"), name=first.get("name"))
+        if kind == "function_call":
+            self._calls.add(item.place, identity=self._text(first, "call_id"), name=self._text(first, "name"))
         return item
 
-    def _take(self, index: Any, whole: dict[str, Any], raw: str, parts: Parts) -> str:
+    def _take(self, index: int | str | None, whole: dict[str, Any], raw: str, parts: Parts) -> str:
         """An item that is whole; answers what of its text did not come in pieces."""
         for name in ("content", "summary"):
             parts.admit(whole.get(name))
-        item = self._items.by_index.get(index) or self._begin(index, whole)
-        if item.ended or item.kind != whole["type"]:
-            raise ValueError("an item ends as another one, or twice")
+        kind = self._text(whole, "type")
+        if not kind:
+            self._odd.note("an item does not say what it is")
+            return ""
+        item = self._items.at(index, kind)
+        if item is not None and item.ended and self._text(whole, "id") == item.identity:
+            self._odd.note("an item ends twice")
+            return ""
+        if item is None or item.ended:
+            item = self._items.begin(index, kind, self._text(whole, "id"))
         item.ended = True
         item.phase = phase_of(whole) or item.phase
-        match item.kind:
+        match kind:
             case "message":
-                self._refused = self._refused or any(part["type"] == "refusal" for part in whole["content"])
-                text = "".join(text_of(part.get("text") or part.get("refusal")) for part in whole["content"])
+                content = self._entries_of(whole, "content")
+                self._refused = self._refused or any(part.get("type") == "refusal" for part in content)
+                text = "".join(self._text(part, "text") or self._text(part, "refusal") for part in content)
                 return "" if item.length else self._say_in(item, text)
             case "function_call":
-                if not item.argued and whole.get("arguments"):
-                    self._argue(index, whole["arguments"])
+                # What its beginning said is said again.
+                self._calls.add(item.place, identity=self._text(whole, "call_id"), name=self._text(whole, "name"))
+                if not item.argued and (arguments := whole.get("arguments")):
+                    self._argue(item, arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode())
             case _:
                 self._items.keep(item, raw)
                 if not item.thought:
-                    thoughts = whole.get("summary") or whole.get("content") or ()
-                    self._think(item, "\n\n".join(text_of(part["text"]) for part in thoughts))
+                    thoughts = self._entries_of(whole, "summary") or self._entries_of(whole, "content")
+                    self._think(item, "\n\n".join(self._text(part, "text") for part in thoughts))
         return ""
 
-    def _argue(self, index: int, text: str) -> None:
-        item = self._items.by_index[index]
-        if item.kind != "function_call":
-            raise ValueError("arguments of something else than a call")
+    def _entries_of(self, item: dict[str, Any], name: str) -> list[dict[str, Any]]:
+        """The parts of an item: a text is one."""
+        if isinstance(text := item.get(name), str):
+            return [{"text": text}]
+        return [self._odd.fields(part, f"a part of {name}") for part in self._odd.entries(text, name)]
+
+    def _argue(self, item: Item, text: str) -> None:
         item.argued = True
-        self._calls.add(index, arguments=text)
+        self._calls.add(item.place, arguments=text)
 
     def _think(self, item: Item, text: str) -> None:
         item.thought = True
@@ -117,10 +160,9 @@ class ResponsesReader(EventStreamReader):
             self._thoughts.append(text)
 
     def _say_in(self, item: Item, text: str) -> str:
-        if item.kind != "message":
-            raise ValueError("text of something else than a message")
+        text = self._say(text)
         item.length += len(text)
-        return self._say(text)
+        return text
 
     def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
         """Take in a response, as the base says."""
@@ -129,45 +171,60 @@ class ResponsesReader(EventStreamReader):
         return text
 
     def _end(self, response: dict[str, Any], raw: Any) -> str:
-        """The answer is over; ``raw`` gives its JSON. Answers the text of one whose items did not come before."""
+        """The answer is over; ``raw`` gives its JSON. Answers the text of those items that did not come before."""
         self._identify(response)
         self._count(response.get("usage"))
         if response.get("error") or response.get("status") == "failed":
             Parts().admit(response)
             raise ProviderHTTPError(200, f'{{"error":{members(raw()).get("error", "null")}}}'.encode())
-        texts = []
-        if not self._items.by_index:
-            parts = Parts()
-            parts.admit(response)
-            parts.admit(items := response["output"])
-            raws = elements(members(raw())["output"])
-            for index, (item, text) in enumerate(zip(items, raws, strict=True)):
-                texts.append(self._take(index, item, text, parts))
+        text = ""
+        items = response.get("output")
+        if items and len(items) > self._items.ended:
+            text = self._take_rest(self._odd.entries(items, "output"), response, raw)
         self._finish = "end"
         if response.get("status") == "incomplete":
-            reason = text_of((response.get("incomplete_details") or {}).get("reason"))
-            self._finish = _FINISHES.get(reason, "length")
+            details = self._odd.fields(response.get("incomplete_details"), "incomplete_details")
+            self._finish = _FINISHES.get(self._text(details, "reason"), "length")
         self.done = True
+        return text
+
+    def _take_rest(self, items: list[Any], response: dict[str, Any], raw: Any) -> str:
+        """Take in the items of an answer that were not announced, or did not end; answers their text."""
+        parts = Parts()
+        parts.admit(response)
+        parts.admit(response["output"])
+        texts = []
+        for place, (each, text) in enumerate(zip(items, entries(members(raw())["output"]), strict=True)):
+            item = self._odd.fields(each, "an item")
+            known = self._items.find(place, self._text(item, "id"), item.get("type"))
+            if known is None or not known.ended:
+                texts.append(self._take(known.place if known else None, item, text, parts))
         return "".join(texts)
 
-    def _count(self, usage: Mapping[str, Any] | None) -> None:
+    def _count(self, counts: Any) -> None:
+        odd = self._odd
+        usage = odd.fields(counts, "usage")
         if not usage:
             return
-        read, made = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+        read = odd.fields(usage.get("input_tokens_details"), "input_tokens_details")
+        made = odd.fields(usage.get("output_tokens_details"), "output_tokens_details")
         self._count_tokens(
-            prompt=tokens(usage.get("input_tokens")),
-            cached=tokens(read.get("cached_tokens")),
-            cache_write=tokens(read.get("cache_write_tokens")),
-            output=tokens(usage.get("output_tokens")),
-            reasoning=tokens(made.get("reasoning_tokens")),
+            prompt=odd.count(usage.get("input_tokens"), "input_tokens"),
+            cached=odd.count(read.get("cached_tokens"), "cached_tokens"),
+            cache_write=odd.count(read.get("cache_write_tokens"), "cache_write_tokens"),
+            output=odd.count(usage.get("output_tokens"), "output_tokens"),
+            reasoning=odd.count(made.get("reasoning_tokens"), "reasoning_tokens"),
         )
 
-    def opaque_so_far(self) -> str:
+    def _kept_so_far(self) -> str:
         """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         return self._items.so_far()
 
     def _ended(self) -> ModelReply:
         """The reply, as the base says."""
+        if not self._finish and self._closed and self._items.ended:
+            self._odd.note("the answer does not say that it is complete")
+            self._finish = "end"
         if not self._finish:
             raise self._cut_off("the stream ended before the response was completed")
         finish = WITHHELD if self._refused else self._finish

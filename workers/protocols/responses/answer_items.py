@@ -17,10 +17,12 @@ _LONGEST_PHASE: Final = 64
 class Item:
     """One item."""
 
-    __slots__ = ("argued", "ended", "kind", "length", "phase", "raw", "thought")
+    __slots__ = ("argued", "ended", "identity", "kind", "length", "phase", "place", "raw", "thought")
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, place: int, kind: str, identity: str) -> None:
+        self.place = place
         self.kind = kind
+        self.identity = identity
         self.raw = ""
         """Its JSON, of one that is sent back as it is."""
         self.length = 0
@@ -32,21 +34,50 @@ class Item:
 
 
 class Items(SentBack):
-    """All items of an answer, by their indices."""
+    """All items of an answer, by their places."""
 
     def __init__(self) -> None:
         super().__init__()
         self.by_index: dict[int, Item] = {}
+        self._known: dict[int | str | None, Item] = {}
+        """The newest item at each index, with each name, and the newest of all, at None."""
 
-    def begin(self, index: Any, kind: str) -> Item:
-        """An item that begins.
+    @property
+    def ended(self) -> int:
+        """The number of those that are whole."""
+        return sum(item.ended for item in self.by_index.values())
 
-        Raises:
-            ValueError: there is one at ``index`` already.
-            ResponseTooLarge: they are too many.
-        """
-        admit_part(index, self.by_index, "items")
-        item = self.by_index[index] = Item(kind)
+    def at(self, index: int | str | None, kind: str) -> Item | None:
+        """The item of this kind at ``index``, or of this name; None if there is none. Without an index, or at one where
+        another began meanwhile, it is the newest that is not whole."""
+        item = self._known.get(index)
+        if item is not None and item.kind == kind and not (index is None and item.ended):
+            return item
+        if index is not None and item is None:
+            return None
+        return next((each for each in reversed(self.by_index.values()) if each.kind == kind and not each.ended), None)
+
+    def find(self, place: int, identity: str, kind: object) -> Item | None:
+        """The item that an answer has at ``place``, if it has come: of its name, its place, or the first of its kind
+        that is not whole."""
+        if identity and (named := self._known.get(identity)) is not None:
+            return named
+        item = self.by_index.get(place)
+        if item is not None and item.kind == kind and not (identity and item.identity):
+            return item
+        return next((each for each in self.by_index.values() if each.kind == kind and not each.ended), None)
+
+    def begin(self, index: int | str | None, kind: str, identity: str) -> Item:
+        """An item that begins, or is said again to begin. Some servers begin each at the same index. Raises
+        ResponseTooLarge if they are too many."""
+        known = None if index is None else self._known.get(index)
+        if known is not None and not known.ended and (known.kind, known.identity) == (kind, identity):
+            return known
+        place = index if isinstance(index, int) and known is None else max(self.by_index, default=-1) + 1
+        admit_part(self.by_index, "items")
+        item = self.by_index[place] = Item(place, kind, identity)
+        for name in (index, place, identity or None, None):
+            self._known[name] = item
         return item
 
     def keep(self, item: Item, raw: str) -> None:
