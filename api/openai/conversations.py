@@ -21,9 +21,9 @@ from ..lenient import refusing
 from ..operations import Backend, Caller
 from ..signatures import InPath
 from .dialect import OPENAI, ConversationInPath
-from .inputs import read_input
 from .items import input_items
 from .paging import ItemsQuery, list_of
+from .references import resolved
 from .wire import (
     ConversationCreate,
     ConversationUpdate,
@@ -37,7 +37,7 @@ from .wire import (
 _MESSAGES: Final[TypeAdapter[tuple[Message, ...]]] = TypeAdapter(tuple[Message, ...])
 _POSITION: Final = re.compile(r"(?:msg|fc)_([1-9][0-9]{0,12})(?:_[0-9]{1,3})?|([1-9][0-9]{0,12})_output")
 _EMPTY: Final = ConversationCreate()
-_ONLY_USER: Final = "is none of the user's messages: a conversation gets others by its responses"
+_NO_PLACE: Final = "are instructions, or answer a call that is not among them: each call comes with its output"
 
 ItemInPath = Annotated[str, InPath("The item's id.")]
 
@@ -53,13 +53,13 @@ ItemInPath = Annotated[str, InPath("The item's id.")]
     problems=("unsupported_content", "conversation_full", "tenant_erased", "store_nearly_full", "not_durable"),
 )
 async def create_conversation(backend: Backend, caller: Caller, body: ConversationCreate = _EMPTY) -> Response:
-    """Responses name it as `conversation`. Its items are the user's messages."""
-    messages = _messages(body.items or ())
+    """Responses name it as `conversation`. Its items are messages, and calls with their outputs."""
+    messages = await _messages(backend, caller, body.items or ())
     with refusing():
         wanted = NewConversation(metadata=body.metadata or {})
     made, _ = await operations.create_conversation(backend, wanted, caller)
     if messages:
-        await operations.append(backend, made.id, messages, caller)
+        await operations.append(backend, made.id, messages, caller, turns=True)
     detail(created=made.id)
     return answer(_shown(made))
 
@@ -150,20 +150,32 @@ async def list_conversation_items(backend: Backend, conversation_id: Conversatio
     scope="runs:submit",
     tag="openai",
     summary="Add items to a conversation",
-    examples={"the user's words": {"items": [{"type": "message", "role": "user", "content": "hello"}]}},
+    examples={
+        "the user's words": {"items": [{"type": "message", "role": "user", "content": "hello"}]},
+        "a turn": {
+            "items": [
+                {"type": "message", "role": "user", "content": "the weather?"},
+                {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "call_1", "output": "sunny"},
+                {"type": "message", "role": "assistant", "content": "It is sunny."},
+            ]
+        },
+    },
     answers={200: ("The items.", OpenAiItemList)},
     problems=(
-        "conversation_not_found", "unsupported_content", "conversation_full", "steering_full", "store_nearly_full",
-        "not_durable",
+        "conversation_not_found", "conversation_busy", "unsupported_content", "invalid_history", "conversation_full",
+        "steering_full", "store_nearly_full", "not_durable",
     ),
 )  # fmt: skip
 async def create_conversation_items(
     backend: Backend, caller: Caller, conversation_id: ConversationInPath, body: ItemsCreate
 ) -> Response:
-    """The user's messages, without a response of their own. One that is going on is told of them at its next model
-    call; they are in the list from then on."""
-    messages = _messages(body.items)
-    appended = await operations.append(backend, conversation_id, messages, caller)
+    """Messages, and calls with their outputs, without a response of their own. One that is going on is told of the
+    user's at its next model call; they are in the list from then on. Others are taken where none is."""
+    messages = await _messages(backend, caller, body.items, conversation_id)
+    if not messages:
+        return answer(list_of([], has_more=False))
+    appended = await operations.append(backend, conversation_id, messages, caller, turns=True)
     if appended.position is None:
         return answer(list_of([], has_more=False))
     first = appended.position - len(messages) + 1
@@ -214,10 +226,12 @@ def _position(item_id: str) -> int:
     return int(match[1] or match[2])
 
 
-def _messages(items: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
-    given = read_input(items, "/items")
-    if given.answers or given.instructions or any(message["role"] != "user" for message in given.messages):
-        raise Refused.of_faults([FieldError("/items", "unsupported_content", _ONLY_USER)])
+async def _messages(
+    backend: Backend, caller: Caller, items: Sequence[Mapping[str, Any]], beside: str | None = None
+) -> tuple[Message, ...]:
+    given = (await resolved(backend, caller, items, "/items")).read(beside)
+    if given.answers or given.instructions:
+        raise Refused.of_faults([FieldError("/items", "unsupported_content", _NO_PLACE)])
     with refusing("/items"):
         return _MESSAGES.validate_json(orjson.dumps(given.messages))
 

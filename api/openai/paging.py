@@ -39,6 +39,7 @@ def page_of(items: Sequence[dict[str, Any]], query: ItemsQuery) -> OpenAiItemLis
 
 def list_of(items: Sequence[dict[str, Any]], *, has_more: bool) -> OpenAiItemList:
     """Return a page with these items."""
-    first, last = (items[0]["id"], items[-1]["id"]) if items else (None, None)
+    # Strict clients want texts of an empty page, too.
+    first, last = (items[0]["id"], items[-1]["id"]) if items else ("", "")
     data = [OpenAiItem(item) for item in items]
     return OpenAiItemList(data=data, first_id=first, last_id=last, has_more=has_more)

@@ -48,6 +48,7 @@ class ReferringInput:
     value: InputItems
     kept: Mapping[str, KeptItem] = field(default_factory=dict)
     """The items that it refers to, by id."""
+    where: str = "/input"
 
     @property
     def newest(self) -> ResponseId | None:
@@ -63,7 +64,7 @@ class ReferringInput:
             Refused: an item cannot be carried, and which.
         """
         if not self.kept or self.value is None or isinstance(self.value, str):
-            return read_input(self.value)
+            return read_input(self.value, self.where)
         items, said = list[Mapping[str, Any]](), set[str]()
         for item in self.value:
             if item.get("type") != REFERENCE:
@@ -73,7 +74,7 @@ class ReferringInput:
             if self.kept[item_id].conversation_id != beside and item_id not in said:
                 items.append(self.kept[item_id].item)
             said.add(item_id)
-        return read_input([item for item in items if not self._is_decided(item)])
+        return read_input([item for item in items if not self._is_decided(item)], self.where)
 
     def _is_decided(self, item: Mapping[str, Any]) -> bool:
         """Tell whether an item is a decision that the log has already."""
@@ -133,7 +134,7 @@ async def resolved(backend: Backend, caller: Caller, value: InputItems, where: s
             raise Refused.at(f"{where}/{place}/id", "must be a text")
         places.setdefault(item["id"], place)
     if not places:
-        return ReferringInput(value)
+        return ReferringInput(value, where=where)
     operations.require_scope(caller, "runs:read")
     runs = dict[str, Run]()
     for item_id, place in places.items():
@@ -163,7 +164,7 @@ async def resolved(backend: Backend, caller: Caller, value: InputItems, where: s
         if same is None:
             raise _unknown(where, place)
         kept[item_id] = same
-    return ReferringInput(value, kept)
+    return ReferringInput(value, kept, where)
 
 
 async def _kept_in(backend: Backend, conversation_id: str, runs: Mapping[str, Run]) -> dict[str, KeptItem]:

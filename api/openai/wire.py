@@ -168,8 +168,8 @@ class OpenAiItemList(BaseModel):
     model_config = LATE
     object: Literal["list"] = "list"
     data: list[OpenAiItem]
-    first_id: str | None
-    last_id: str | None
+    first_id: str
+    last_id: str
     has_more: bool
 
 

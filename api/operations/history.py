@@ -19,17 +19,23 @@ from .secrets import carrying_secrets
 
 
 async def append(
-    backend: Backend, conversation_id: str, input: str | Sequence[Message], caller: Caller, *, key: str | None = None
+    backend: Backend,
+    conversation_id: str,
+    input: str | Sequence[Message],
+    caller: Caller,
+    *,
+    key: str | None = None,
+    turns: bool = False,
 ) -> Appended:
-    """Append the user's messages to a conversation: to its log, or into the active run. With the same ``key`` again
-    nothing more happens.
+    """Append the user's messages to a conversation: to its log, or into the active run. With ``turns`` they may be
+    others, too, in whole turns, where no run is active. With the same ``key`` again nothing more happens.
 
     Raises:
         Refused: everything that is wrong with them.
-        UnknownConversation, StateConflict: there is no such conversation, or no room in it.
+        UnknownConversation, StateConflict: there is no such conversation, no room in it, or a run that is active.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: they were not taken, or not safely.
     """
-    await admit_messages(conversation_id, input, backend, caller)
+    await admit_messages(conversation_id, input, backend, caller, turns=turns)
     await within_deadline(backend.store.capacity.admit())
     messages = (Message(role="user", content=input),) if isinstance(input, str) else input
     append = backend.store.history.append(conversation_id, messages, idempotency_key=key, by=caller.name)

@@ -39,6 +39,7 @@ PARTS: Final = {
     "conversation_id": CONVERSATION_ID,
     "conversation": str(NUMBER),
     "item_id": "msg_1",
+    "model_id": "nobody/at-all",
     "event": str(NUMBER),
     "task": RUN_ID,
     "api_key_id": "0" * 12,

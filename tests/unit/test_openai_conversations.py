@@ -121,7 +121,7 @@ async def test_a_conversation_has_items_and_responses(there: OpenAiWorld) -> Non
     assert (await client.update(made.id, metadata={"a": "b"})).metadata == {"a": "b"}
     assert (await client.retrieve(made.id)).metadata == {"a": "b"}
     with pytest.raises(openai.BadRequestError) as wrong:
-        await client.items.create(made.id, items=[{"type": "message", "role": "assistant", "content": "no"}])
+        await client.items.create(made.id, items=[{"type": "message", "role": "system", "content": "no"}])
     assert (wrong.value.code, wrong.value.param) == ("unsupported_content", "items")
     with pytest.raises(openai.NotFoundError):
         await client.items.retrieve("msg_99", conversation_id=made.id)
@@ -129,6 +129,42 @@ async def test_a_conversation_has_items_and_responses(there: OpenAiWorld) -> Non
     with pytest.raises(openai.NotFoundError) as gone:
         await client.retrieve(made.id)
     assert gone.value.code == "conversation_not_found"
+
+
+async def test_a_conversation_takes_whole_turns_as_items(there: OpenAiWorld) -> None:
+    """What the session of OpenAI's agents on the server writes, one call after the other."""
+    import openai
+
+    client = there.client.conversations
+    made = await client.create(items=[])
+    call: Any = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}", "id": "fc_x"}
+    output: Any = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
+    answer: Any = {
+        "type": "message", "role": "assistant", "id": "msg_x", "status": "completed",
+        "content": [{"type": "output_text", "text": "It is sunny.", "annotations": [], "logprobs": []}],
+    }  # fmt: skip
+    thought: Any = {"type": "reasoning", "id": "rs_x", "summary": []}
+    for items in ([{"role": "user", "content": "weather?"}], [thought, call, output], [answer], [thought]):
+        added = await client.items.create(made.id, items=items)
+        assert len(added.data) == len(items) - (thought in items)
+    listed = [item async for item in client.items.list(made.id, order="asc", limit=2)]
+    assert [item.type for item in listed] == ["message", "function_call", "function_call_output", "message"]
+    # As they come back, they are an input again; and the conversation goes on behind them.
+    again: Any = [item.to_dict() for item in listed]
+    other = await client.create(items=again)
+    assert len([item async for item in client.items.list(other.id)]) == 4
+    response = await answered(there, "Gladly.", conversation=made.id, input="thanks")
+    assert await told(there, response) == ["weather?", "", "sunny", "It is sunny.", "thanks", "Gladly."]
+    for items, code in (([call], "invalid_history"), ([output], "unsupported_content")):
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.items.create(made.id, items=items)
+        assert refused.value.code == code
+    going_on = await there.client.responses.create(model=MODEL, input="and?", conversation=made.id, background=True)
+    await there.claimed(going_on)
+    await client.items.create(made.id, items=[{"role": "user", "content": "quick"}])
+    with pytest.raises(openai.ConflictError) as busy:
+        await client.items.create(made.id, items=[answer])
+    assert busy.value.code == "conversation_busy"
 
 
 @pytest.mark.slow

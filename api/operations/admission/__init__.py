@@ -167,9 +167,10 @@ async def admit_conversation(body: OfConversation, backend: Backend, caller: Cal
 
 
 async def admit_messages(
-    conversation_id: str, input: str | Sequence[Message], backend: Backend, caller: Caller
+    conversation_id: str, input: str | Sequence[Message], backend: Backend, caller: Caller, *, turns: bool
 ) -> None:
-    """Check the user's messages for a conversation. One without an agent takes any: its models are not known yet.
+    """Check the user's messages for a conversation, or whole ``turns``. One without an agent takes any: its models are
+    not known yet.
 
     Raises:
         Refused: everything that is wrong with them.
@@ -177,7 +178,7 @@ async def admit_messages(
     """
     await governing.check_heard(conversation_id, backend, caller)
     tree = (await standing_conversation(conversation_id, backend)).tree if has_parts(input) else None
-    refuse(judging.message_faults(input, NO_MODELS if tree is None else tree.models))
+    refuse(judging.message_faults(input, NO_MODELS if tree is None else tree.models, turns=turns))
 
 
 async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend, caller: Caller) -> None:

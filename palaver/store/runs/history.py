@@ -58,13 +58,14 @@ class History:
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> Appended:
-        """Add the user's ``messages`` to the log. An active run sees them in its next model call; if it is being
-        cancelled, they come behind it.
+        """Add ``messages`` to the log. An active run sees those of the user in its next model call; if it is being
+        cancelled, they come behind it. Others are whole turns, which it does not take in.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
             IdempotencyMismatch: the key was used with another request.
-            StateConflict: ``conversation_full`` or ``steering_full``, there is no room for them.
+            StateConflict: ``conversation_full`` or ``steering_full``, there is no room for them; ``conversation_busy``,
+                a run is active, and they are not the user's alone.
             NotDurable: taken, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         check_conversation_id(conversation_id)
@@ -80,6 +81,7 @@ class History:
             title=title,
             folded=title and title.casefold(),
             by=by,
+            turns=any(message.role != "user" for message in messages),
         )
         return await durable_reply(self._scripts.run_durably(append), partial(_appended, conversation_id))
 

@@ -16,7 +16,7 @@ from ..faults import Fault
 from ..lookup import Known
 from ..tree import AgentModels
 from .agents import kept_faults, ordered_faults, part_faults, price_faults, secret_faults, tree_faults
-from .history import history_faults, input_faults, role_faults
+from .history import history_faults, input_faults, role_faults, said_faults
 from .times import time_faults
 
 __all__ = [
@@ -73,8 +73,9 @@ def kept_agent_faults(name: str, agent: AgentSpec, known: Known) -> Iterator[Fau
     yield from below
 
 
-def message_faults(input: str | Sequence[Message], models: AgentModels) -> Iterator[Fault]:
-    """Yield the faults of the user's messages for a conversation whose agent has these models."""
-    yield from input_faults(input)
-    yield from role_faults(input, "must be user: these are words of the user's")
+def message_faults(input: str | Sequence[Message], models: AgentModels, *, turns: bool) -> Iterator[Fault]:
+    """Yield the faults of the user's messages, or of whole ``turns``, for a conversation with these models."""
+    yield from said_faults(input)
+    if not turns:
+        yield from role_faults(input, "must be user: these are words of the user's")
     yield from part_faults(input, models)

@@ -36,7 +36,14 @@ def role_faults(input: str | Sequence[Message], why: str) -> Iterator[FieldError
 
 
 def input_faults(input: str | Sequence[Message]) -> Iterator[FieldError]:
-    """Yield the faults of a text or of messages."""
+    """Yield the faults of a text or of messages that a model is to answer."""
+    yield from said_faults(input)
+    if input and not isinstance(input, str) and input[-1].role == "assistant":
+        yield _broken(len(input) - 1, "the last message must be the user's or a tool's, for the model to answer")
+
+
+def said_faults(input: str | Sequence[Message]) -> Iterator[FieldError]:
+    """Yield the faults of a text or of messages, which are whole turns."""
     if isinstance(input, str):
         if not input.strip():
             yield FieldError("/input", "empty_input", "says nothing")
@@ -47,8 +54,6 @@ def input_faults(input: str | Sequence[Message]) -> Iterator[FieldError]:
     for index, message in enumerate(input):
         yield from _message_faults(index, message)
     yield from _turn_faults(input)
-    if input[-1].role == "assistant":
-        yield _broken(len(input) - 1, "the last message must be the user's or a tool's, for the model to answer")
 
 
 def _message_faults(index: int, message: Message) -> Iterator[FieldError]:

@@ -52,7 +52,7 @@ class Appended:
 
 
 class Append(Script[Appended | Mismatch | Rejected | Unknown]):
-    """Add the user's messages to a conversation without a run: to its log, or into the run that is active."""
+    """Add messages to a conversation without a run: to its log, or words of the user's into the run that is active."""
 
     grows = True
 
@@ -69,6 +69,8 @@ class Append(Script[Appended | Mismatch | Rejected | Unknown]):
     """The folded title, as in `Submit`."""
     by: str | None
     """The name of the key that asks."""
+    turns: bool
+    """True if there are others than the user's among them: whole turns, which no run that is active takes in."""
     messages: tuple[Json, ...]
 
 

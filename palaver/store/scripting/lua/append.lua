@@ -10,7 +10,9 @@ local kept = redis.call('HMGET', CONV, 'id', 'deleting', 'active', 'said', 'unfi
 if not kept[1] or kept[2] then return reply.unknown() end
 local active, waiting, code = kept[3], kept[4], nil
 local status = active and with_run(active, function() return STATUS end)
-if status == RunStatus.CANCELLING then
+if active and args.turns then
+  code = RefusalCode.CONVERSATION_BUSY
+elseif status == RunStatus.CANCELLING then
   -- It takes nothing in any more. What is said now comes behind it.
   code = steering_refused(args.messages, waiting or '')
   local said = waiting and cjson.decode(waiting) or {}
