@@ -102,6 +102,8 @@ class Lease:
     """The part of the call that an earlier attempt kept, as JSON: this one goes on from there."""
     answer: str | None = None
     """The answer to the question that it asked, as JSON: ``{"action": "accept", "content": {…}}``."""
+    shown: str | None = None
+    """The digest of the tool of ``call`` as the model was shown it; None if nobody knows."""
     deliveries: tuple[Delivery, ...] = ()
     """To publish: the claim made room for them in the queue."""
 

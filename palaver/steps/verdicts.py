@@ -47,6 +47,8 @@ class OpenCall:
     """The queue that its tool names; None: that of its kind."""
     second_person: bool = False
     """Somebody else than who submitted the run has to approve it."""
+    shown: str | None = None
+    """The digest of its tool as the model was shown it; None if its worker does not tell, or it is none of a worker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
+from pydantic_core import from_json, to_json
 
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import redact
@@ -50,6 +51,20 @@ class ToolDeclaration(BaseModel):
     per_minute: int | None = None
     """Calls of the service that begin in a minute."""
     _errors: Errors = PrivateAttr(default_factory=dict)
+    _digest: str = PrivateAttr(default="")
+
+    @property
+    def digest(self) -> str:
+        """What a model sees of it, as 16 hexadecimal digits: a call says by which of them it was made. Empty until
+        ``digested``, and of a worker that is so old that it does not go by them."""
+        return self._digest
+
+    def digested(self) -> Self:
+        """Return the declaration with its digest."""
+        seen = redact(self.model_dump_json(include={"name", "description", "parameters"}))
+        made = self.model_copy()
+        made._digest = hashlib.sha256(seen.encode()).hexdigest()[:16]
+        return made
 
     @property
     def errors(self) -> Errors:
@@ -91,7 +106,10 @@ class ToolSet:
         """
         tools = sorted(declarations, key=lambda tool: tool.name)
         # A tool's default may be a key.
-        text = redact(_DECLARATIONS.dump_json(tools, exclude_none=True).decode()).encode()
+        told = _DECLARATIONS.dump_python(tools, mode="json", exclude_none=True)
+        for tool, says in zip(tools, told, strict=True):
+            says |= {"digest": tool.digest} if tool.digest else {}
+        text = redact(to_json(told).decode()).encode()
         many, large = len(tools) > limit_of("declared_tools"), len(text) > limit_of("declared_tools_bytes")
         if many or large:
             count_exceeded("declared_tools" if many else "declared_tools_bytes")
@@ -123,4 +141,8 @@ def check_queue(tool: str, queue: str | None, *, inline: bool) -> None:
 
 def declarations_in(text: bytes) -> list[ToolDeclaration]:
     """The tools of a set; what a newer version says of them besides is left out."""
-    return _DECLARATIONS.validate_json(text)
+    told = from_json(text)
+    tools = _DECLARATIONS.validate_python(told)
+    for tool, says in zip(tools, told, strict=True):
+        tool._digest = str(says.get("digest", ""))
+    return tools

@@ -39,7 +39,7 @@ DECLARATION_MUTANTS: Final = by_name(
     TestedMutant(
         "somebody is asked about a call that does not fit",
         _OFFERED,
-        Change("workers/sources/toolbox.py", "there.hold_to_schema(name, text)", "pass"),
+        Change("workers/sources/toolbox.py", "fitting(declared, text)", "pass"),
     ),
     TestedMutant(
         "a step that lacks a tool does not look again",

@@ -32,7 +32,7 @@ async def _clashing(settings: Settings, run_blocking: RunBlocking | None) -> Asy
 async def test_a_toolbox_has_the_tools_of_all_sources() -> None:
     async with open_toolbox(Settings(), (*SOURCES, remote_tools)) as tools:
         assert {"calculator", "look_up"} <= {each.name for each in tools.declarations}
-        assert tools["look_up"] == Server.offers[0]
+        assert tools["look_up"] == Server.offers[0].digested()
         for name, text, result in (
             ("calculator", '{"expression": "1 + 1"}', "2"),
             ("look_up", '{"key": "a"}', '{"name": "look_up", "key": "a"}'),

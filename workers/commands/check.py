@@ -1,5 +1,6 @@
 """``palaver check``: what this place finds of its Redis, and of the broker's, as its processes do at their start; of
-the issuer whose tokens the API takes, and of the hosts of agents' own MCP servers, if there are any.
+the issuer whose tokens the API takes, and of the hosts of agents' own MCP servers, if there are any; and of tools that
+workers have in several versions.
 
 A program of its own, for where a server runs: it has the same addresses, and the same users.
 """
@@ -21,6 +22,8 @@ from palaver.store.server.findings import Finding, Level
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight
 
+from .tool_versions_check import look_at_tool_versions
+
 _STATES: Final[dict[Level, str]] = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
 _WIDTHS: Final = (6, 11, 7)
 """The widths of the columns before the finding: the place, the check and its state."""
@@ -34,7 +37,12 @@ def main(arguments: Sequence[str]) -> int:
     with refusing():
         here = settings()
         load_policy(here.policy)
-        findings = [*Preflight(here, options.role or _role(here)).look(), *_of_issuer(here), *_of_mcp_hosts(here)]
+        findings = [
+            *Preflight(here, options.role or _role(here)).look(),
+            *_of_issuer(here),
+            *_of_mcp_hosts(here),
+            *look_at_tool_versions(here),
+        ]
     if options.json:
         print(document({"data": [asdict(finding) for finding in findings]}))
     else:
@@ -51,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="palaver check",
         description="Ask the Redis of PALAVER_REDIS_URL, and that of PALAVER_BROKER_URL, whether they keep what they "
         "are given, and whether their user may do what its role has to; and the issuer of PALAVER_OIDC_ISSUER for its "
-        "keys; look up the hosts of PALAVER_INLINE_MCP_HOSTS. Exits 1 if something is wrong, and 78 if the "
+        "keys; look up the hosts of PALAVER_INLINE_MCP_HOSTS; and name tools that workers "
+        "have in several versions. Exits 1 if something is wrong, and 78 if the "
         "settings or the rules of PALAVER_POLICY are.",
     )
     parser.add_argument(

@@ -18,6 +18,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, UnknownTool
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.declared import check_queue
+from palaver.tools.schemas import fitting
 from palaver.vocabulary.names import did_you_mean
 from palaver.vocabulary.step_kinds import own_queues
 
@@ -87,7 +88,7 @@ class Toolbox:
                         f"two tools are named {declaration.name!r}, {where}: give one another name"
                     )
                 check_queue(declaration.name, declaration.queue, inline=declaration.inline)
-                tools[declaration.name] = declaration, source
+                tools[declaration.name] = declaration.digested(), source
         self.services, self._tools = _services(declared for declared, _ in tools.values()), tools
 
     @property
@@ -115,26 +116,31 @@ class Toolbox:
         names = (*self._tools, *(self.elsewhere or ()))
         return next((name for name in names if name.startswith(prefix)), None)
 
-    def check(self, name: str, text: str) -> tuple[ToolDeclaration, dict[str, Any]]:
-        """The tool, and the arguments in ``text``, which fit it, as far as this process can say.
+    def check(
+        self, name: str, text: str, offered: ToolDeclaration | None = None
+    ) -> tuple[ToolDeclaration, dict[str, Any]]:
+        """The tool, and the arguments in ``text``, which fit it, as far as this process can say; of one elsewhere, as
+        it was ``offered`` to the model.
 
         Raises:
             UnknownTool: there is none of this name here.
             InvalidToolCall: the arguments do not fit.
         """
-        if (there := self._others_with(name)) is not None:
-            return there.check(name, text)
+        there = self._others_with(name)
+        if there is not None and not self._is_here(offered or there[name]):
+            return there.check(name, text, offered)
         declared, source = self._of(name)
-        return declared, source.check(declared, text)
+        return there[name] if there is not None else declared, source.check(declared, text)
 
-    def require_fit(self, name: str, text: str) -> None:
+    def require_fit(self, name: str, text: str, offered: ToolDeclaration | None = None) -> None:
         """Before somebody decides on a call that `check` let pass.
 
         Raises:
             InvalidToolCall: the arguments do not fit the schema of a tool elsewhere.
         """
-        if (there := self._others_with(name)) is not None:
-            there.hold_to_schema(name, text)
+        there = self._others_with(name)
+        if there is not None and not self._is_here(declared := offered or there[name]):
+            fitting(declared, text)
 
     async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """Call a tool; return the result for the model.
@@ -148,9 +154,14 @@ class Toolbox:
             return await (left_behind(declared, call) if self._leaves_behind else call)
 
     def _others_with(self, name: str) -> Elsewhere | None:
-        """The declarations of other workers, if it is one of theirs and not at hand."""
-        there = self.elsewhere
-        return there if there is not None and name not in self._tools and name in there else None
+        """The declarations of other workers, if its calls are theirs to make."""
+        there, here = self.elsewhere, self._tools.get(name)
+        return there if there is not None and name in there and not (here and here[0].inline) else None
+
+    def _is_here(self, tool: ToolDeclaration) -> bool:
+        """Tell whether this very version of a tool is at hand: then its code judges the arguments."""
+        here = self._tools.get(tool.name)
+        return here is not None and here[0].digest == tool.digest
 
     def _of(self, name: str) -> tuple[ToolDeclaration, ToolSource]:
         try:

@@ -84,7 +84,7 @@ class Attempt:
         able = await runtime.capabilities.missing_capability(
             runtime.store, lease.agent, lease.call, lease.lacking_for, lack
         )
-        return able or await runtime.with_another_key(lease)
+        return able or await runtime.with_another_version(lease) or await runtime.with_another_key(lease)
 
     def _keep(self, opened: OpenedSecrets) -> None:
         (add_secrets_everywhere if self.runtime.alone else add_secrets)(opened.compared)

@@ -32,6 +32,7 @@ class DeclaredTools:
         self._reads = SingleFlight(1)
         self._fresh = Fresh(self._reads, self._read, _LASTS)
         self._noted: set[str] = set()
+        self._differing: frozenset[str] = frozenset()
 
     async def look(self) -> None:
         """Read them, unless somebody has just done so. Raises what the store raises."""
@@ -48,7 +49,14 @@ class DeclaredTools:
     async def _read(self) -> Elsewhere:
         self._elsewhere.take(await self._store.tools.declared(self._elsewhere.sets), self._in_use())
         self._note_inline()
+        self._note_versions()
         return self._elsewhere
+
+    def _note_versions(self) -> None:
+        """Say which tools workers have in several versions: each call is for those that have the one that was shown."""
+        for name in sorted(self._elsewhere.differing - self._differing):
+            log.warning("tool %s: workers have several versions of it, as while a deployment rolls", name)
+        self._differing = self._elsewhere.differing
 
     def _note_inline(self) -> None:
         """Say which tools would be quicker if their module were here."""

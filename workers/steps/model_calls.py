@@ -77,6 +77,8 @@ class ModelCalls:
         self._ends_at = time.monotonic() + lease.time_left
         self.own: Sequence[ToolDeclaration] = ()
         """The tools of the MCP servers that the agent names itself."""
+        self.offered: dict[str, ToolDeclaration] = {}
+        """The tools of workers that the newest call offered to the model, as it offered them."""
         self._answering: AnswerReader | None = None
         """The reader of the newest call that is no purpose of ours."""
         self.tally = tally = Tally(prompt)
@@ -167,7 +169,7 @@ class ModelCalls:
     def _offer(self, agent: AgentSpec, name: str) -> Offer:
         if (subagent := agent.subagents.get(name)) is not None:
             return offer_of(name, subagent)
-        tool = self._runtime.tools[name]
+        tool = self.offered[name] = self._runtime.tools[name]
         return Offer(tool.name, tool.description, tool.parameters)
 
     def _answer_began(self) -> None:

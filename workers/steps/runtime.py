@@ -36,6 +36,7 @@ from .histograms import Histograms
 from .in_place import InPlace
 from .opened_secrets import SecretCache
 from .service_permit import services_of
+from .tool_versions import ToolVersions
 
 if TYPE_CHECKING:
     from ..models.model import ModelPort
@@ -94,6 +95,9 @@ class Runtime:
         self._tell_tools = tell_tools
         if self.tools.elsewhere is not None:
             capabilities.declared = DeclaredTools(self.store, self.tools, self.tools.elsewhere, self._tools_in_use)
+        self._versions = (
+            ToolVersions(self.store, self.tools, self.queues, settings.heartbeat) if kind.isolated else None
+        )
         self.limiter = ProviderLimiter(
             self.store,
             capabilities.providers,
@@ -130,6 +134,8 @@ class Runtime:
 
     async def close(self) -> None:
         """Close what its steps have opened."""
+        if self._versions is not None:
+            await self._versions.close()
         if self._own_servers is not None:
             await self._own_servers.close()
         if self.model is not None:
@@ -194,6 +200,10 @@ class Runtime:
         """
         if not self.alone:
             await self.store.queues.publish((*self.queues, *self.tools.queues))
+
+    async def with_another_version(self, lease: Lease) -> Postpone | None:
+        """Gives a call up for a worker whose version of the tool is that of the call, if it is not that of this one."""
+        return None if self._versions is None else await self._versions.elsewhere(lease)
 
     async def with_another_key(self, lease: Lease) -> Postpone | None:
         """Gives a step up for a worker whose key its provider may take, if it refuses the one of this worker."""

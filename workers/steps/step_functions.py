@@ -129,9 +129,11 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
             approvals = attempt.lease.agent.approvals
             # A server of the agent's own is somebody else's to keep waiting: its calls hold no process (ADR 0123).
             kind = TOOL if attempt.own is None or own_tool(attempt, call.name) is None else MODEL
+            offered = attempt.calls.offered.get(call.name)
+            shown = offered.digest or None if offered is not None else None
             if approvals.ask(tool.name, risky=tool.risky, alone=len(calls) == 1):
                 if kind is TOOL:
-                    attempt.runtime.tools.require_fit(call.name, call.arguments)
+                    attempt.runtime.tools.require_fit(call.name, call.arguments, offered)
                 open_calls.append(
                     OpenCall(
                         call,
@@ -142,6 +144,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                         kind=kind,
                         queue=tool.queue,
                         second_person=approvals.needs_second_person(tool.name),
+                        shown=shown,
                     )
                 )
             elif tool.inline:
@@ -152,7 +155,8 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                     raise ToolError("the results of the calls made at once are too large together: make fewer at once")
                 outcomes.append(outcome)
             else:
-                open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout, kind=kind, queue=tool.queue))
+                opened = OpenCall(call, tool.idempotent, limit=tool.timeout, kind=kind, queue=tool.queue, shown=shown)
+                open_calls.append(opened)
             if tool.ends_run:
                 ending = tool.name
         except ToolFailure as error:

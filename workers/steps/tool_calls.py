@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from palaver.errors import ToolError, UnknownTool
+from palaver.errors import InvalidToolCall, ToolError, UnknownTool
 from palaver.errors.sentences import IN_DOUBT
 from palaver.schemas.actions import ClientTool, digest
 from palaver.schemas.arguments import read
@@ -26,6 +26,7 @@ from ..sources.containment import ToolAnswer
 from .attempt import Attempt
 from .delta_writer import DeltaWriter
 
+_OTHERWISE: Final = "This tool is declared otherwise now than when you were offered it: look at its parameters again."
 _APART: Final = 1.0 / limit_of("progress")
 """Seconds between two events about the progress of one call."""
 
@@ -57,7 +58,12 @@ def tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str
         return _own_tool_of(attempt, call)
     if attempt.lease.kept is not None:
         return _tool_of_left(attempt, call)
-    return attempt.runtime.tools.check(call.name, call.arguments)
+    try:
+        return attempt.runtime.tools.check(call.name, call.arguments, attempt.calls.offered.get(call.name))
+    except InvalidToolCall as error:
+        if attempt.lease.shown in (None, attempt.runtime.tools[call.name].digest):
+            raise
+        raise InvalidToolCall(f"{error}. {_OTHERWISE}") from None
 
 
 def own_tool(attempt: Attempt, name: str) -> ToolDeclaration | None:

@@ -28,7 +28,7 @@ _DISK: Final = "look at the server's log, its disk and its directory: it may ref
 class Finding:
     """One look at one thing."""
 
-    place: Place | Literal["issuer", "mcp"]
+    place: Place | Literal["issuer", "mcp", "tools"]
     check: str
     level: Level
     found: str

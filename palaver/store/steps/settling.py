@@ -268,9 +268,11 @@ def _opened(
             step = steps[call.id]
             action, queue = _action(lease, step), step.queue or step.kind.queue
             call_json = call.model_dump_json()
-            opened.append(NewCall(call.id, call.name, queue, step.idempotent, call_json, action, step.limit))
+            opened.append(
+                NewCall(call.id, call.name, queue, step.idempotent, call_json, action, step.limit, step.shown)
+            )
         elif finishes or call.id in answered:
-            opened.append(NewCall(call.id, call.name, None, False, None, None, None))
+            opened.append(NewCall(call.id, call.name, None, False, None, None, None, None))
         else:
             raise ValueError("a call has neither a step nor an answer")
     return opened

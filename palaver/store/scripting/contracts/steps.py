@@ -92,6 +92,8 @@ class NewCall(NamedTuple):
     """The action that it waits for; None if it may begin."""
     limit: Seconds | None
     """The longest that an attempt may take; None if nobody knows."""
+    shown: str | None
+    """The digest of the tool as the model was shown it; None if nobody knows."""
 
 
 class SpanOutcome(StrEnum):

@@ -45,7 +45,7 @@ local function lease_of(name, step, facts, waited_ms, known, known_at)
     out_for_ms = step.out_since and NOW - step.out_since or nil,
     lacking_for_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = { facts[2], model }, model = model,
     metadata = facts[5], submitted_by = SUBMITTER, condenses = facts[6], call = step.call, edited = step.edited,
-    kept = step.kept, answer = step.answer,
+    kept = step.kept, answer = step.answer, shown = step.shown,
     calls_left = most and math.max(0, most - (facts[4] or 0)), log = known and log_tail(known, known_at) or NO_TAIL,
     waited_ms = waited_ms, deliveries = to_publish(), secrets_at = SECRETS_AT, trace = TRACE,
     money_capped = per_day or per_month, rate_capped = requests or tokens,

@@ -56,7 +56,7 @@ local function open_steps(name)
   if #begin > 0 and budget_spent(#begin) then return false end
   for _, call in ipairs(begin) do
     local step = { queue = call.queue, idempotent = call.idempotent, call = call.call, tool = call.name,
-      limit_ms = call.limit_ms, attempt = 1, losses = 0, deliveries = 0 }
+      limit_ms = call.limit_ms, shown = call.shown, attempt = 1, losses = 0, deliveries = 0 }
     if call.action then
       waits[#waits + 1] = { name .. '/' .. call.id, step, cjson.decode(call.action) }
     else
