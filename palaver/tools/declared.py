@@ -55,7 +55,7 @@ class ToolDeclaration(BaseModel):
 
     @property
     def digest(self) -> str:
-        """What a model sees of it, as 16 hexadecimal digits: a call says by which of them it was made. Empty until
+        """A hash of what a model sees of it, 16 hexadecimal digits: a call says which one its model saw. Empty until
         ``digested``, and of a worker that is so old that it does not go by them."""
         return self._digest
 
