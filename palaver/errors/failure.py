@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, NotRequired
 
@@ -11,7 +12,7 @@ from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source, UserAction
-from palaver.secrets.redaction import redact, redact_parts
+from palaver.secrets.redaction import is_name, redact, redact_parts
 from palaver.vocabulary.limits import limit_of
 
 MAX_MESSAGE: Final = limit_of("error_message")
@@ -23,7 +24,20 @@ _MAX_QUOTE: Final = limit_of("provider_message")
 _SCRUB_WINDOW: Final = 4 * MAX_MESSAGE  # only so much is searched: messages of tools may be megabytes
 _LONGEST_SECRET: Final = 1024  # a key that the window would cut is seen whole
 
-_SECRETS: Final = (
+_WORD: Final = re.compile(r"[A-Za-z0-9]{1,11}")
+_HASH: Final = re.compile(r"[0-9a-f]{40}")
+
+
+def _unless_named(found: re.Match[str]) -> str:
+    """Take out what looks like a key, unless it is a name that is known, or reads like a name of a function
+    (``hf_list_models``), or like the hash of a commit."""
+    text = found[0].rstrip(".-")
+    words = "-" not in text and all(map(_WORD.fullmatch, text.split("_")))
+    known = words or _HASH.fullmatch(text) is not None or is_name(text)
+    return found[0] if known else f"[redacted]{found[0][len(text) :]}"
+
+
+_SECRETS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 [redacted]"),
     (re.compile(r"://[^/\s@]{1,256}@"), "://[redacted]@"),
     (re.compile(r"(://[^\s?'\"]{1,512}\?)[^\s'\"]+"), r"\1[redacted]"),
@@ -34,12 +48,9 @@ _SECRETS: Final = (
         ),
         r"\1\2[redacted]",
     ),
-    (
-        re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|pplx|glpat|gh[opsu]|github_pat|xox[abeprs])[-_][\w*.-]{6,}"),
-        "[redacted]",
-    ),
+    (re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|pplx|glpat|gh[opsu]|github_pat|xox[abeprs])[-_][\w*.-]{6,}"), _unless_named),
     (re.compile(r"\b(?:AKIA|ASIA|AIza|ya29\.|eyJ)[\w./+=-]{12,}"), "[redacted]"),
-    (re.compile(r"(?<![A-Za-z0-9_+=])[A-Za-z0-9_+=]{40,}"), "[redacted]"),
+    (re.compile(r"(?<![A-Za-z0-9_+=])[A-Za-z0-9_+=]{40,}"), _unless_named),
 )
 _QUOTED_KEYS: Final = (
     (re.compile(r"[\w.-]{0,64}(?:\*{3,}|•{2,})[\w*•.-]{0,64}|[\w-]{2,64}(?:\.{3}|…)[\w-]{2,64}"), "[redacted]"),

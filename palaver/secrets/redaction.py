@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
@@ -181,6 +181,13 @@ _beside: ContextVar[Secrets | None] = ContextVar("beside", default=None)
 _everywhere: Secrets | None = None
 
 
+def _no_name(text: str) -> bool:
+    return False
+
+
+_names: ContextVar[Callable[[str], bool]] = ContextVar("names", default=_no_name)
+
+
 def register_secrets(values: Iterable[str | None]) -> None:
     """Keep these secret from here on, in this process."""
     global _known
@@ -192,17 +199,29 @@ def register_secrets(values: Iterable[str | None]) -> None:
 
 @contextmanager
 def redaction_scope() -> Iterator[None]:
-    """Around the work for one conversation: ``add_secrets`` holds until its end."""
-    token = _beside.set(None)
+    """Around the work for one conversation: ``add_secrets`` and ``add_names`` hold until its end."""
+    token, named = _beside.set(None), _names.set(_no_name)
     try:
         yield
     finally:
         _beside.reset(token)
+        _names.reset(named)
 
 
 def add_secrets(secrets: Secrets) -> None:
     """Compare with these, too, until the end of the ``redaction_scope`` that this is called in."""
     _beside.set(secrets)
+
+
+def add_names(has_name: Callable[[str], bool]) -> None:
+    """Until the end of the ``redaction_scope`` that this is called in, take no text that ``has_name`` knows for a key:
+    names of tools may look like one."""
+    _names.set(has_name)
+
+
+def is_name(text: str) -> bool:
+    """Tell whether it is the name of a tool of the conversation that this process works for."""
+    return _names.get()(text)
 
 
 def add_secrets_everywhere(secrets: Secrets | None) -> None:

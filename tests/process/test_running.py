@@ -64,6 +64,19 @@ def test_bad_arguments_and_unknown_tools_are_told_to_the_model(cluster: Cluster)
         assert [answer.get("is_error", False) for answer in answers] == [True, False]
 
 
+def test_names_of_tools_are_told_to_the_model_whatever_they_look_like(cluster: Cluster) -> None:
+    names = [
+        "hf_list_models", "sk_4eC39HqLyjWDarjtT1zdp7dc", "pk-lookup-of-a-row",
+        "getCustomer2InformationFromTheInternalDatabase",
+        "search_internal_customer_support_knowledge_base_2026",
+    ]  # fmt: skip
+    tools = [{"name": name, "parameters": {"type": "object"}} for name in names]
+    run = cluster.ended(cluster.submit("tool-2+unknowntool-1", tools=["calculator"], agent={"client_tools": tools}))
+    answers = [e.data["message"] for e in cluster.events(run.id) if e.type == "tool.finished"]
+    assert answers[0]["is_error"]
+    assert answers[0]["content"].endswith(f"there are: calculator, {', '.join(names)}")
+
+
 def test_a_run_stops_at_its_limit_of_steps(cluster: Cluster) -> None:
     run = cluster.ended(cluster.submit("tool-9", tools=["calculator"], agent={"max_steps": 3}))
     assert (run.status, run.stop_reason) == ("incomplete", "max_steps")

@@ -15,7 +15,7 @@ from palaver.errors import Refused
 from palaver.schemas.actions import RunInput
 from palaver.schemas.models import Submission
 from palaver.vocabulary.limits import exceeded, limit_of
-from palaver.vocabulary.names import did_you_mean
+from palaver.vocabulary.names import did_you_mean, some_of
 from tests.cost.work import counted
 from tests.unit.api_world import BODY, SETTINGS, assert_problem, world
 
@@ -113,6 +113,10 @@ def test_a_hint_is_as_good_as_before_and_cheap() -> None:
     assert did_you_mean("calcualtor", known) == "; did you mean 'calculator'?"
     assert did_you_mean("instruction", known) == "; did you mean 'instructions'?"
     assert did_you_mean("zzz", known) == ""
+    known += ["mcp__docs__search", "github_create_issue"]
+    assert did_you_mean("search", known) == "; did you mean 'mcp__docs__search'?"
+    assert did_you_mean("Create_Issue", known) == "; did you mean 'github_create_issue'?"
+    assert did_you_mean("the_calculator_tool", known) == "; did you mean 'calculator'?"
     with counted() as work:
         did_you_mean("ab" * 500, known)
     assert work.calls < 10_000
@@ -124,6 +128,12 @@ async def test_no_more_tools_are_looked_for_than_faults_are_named() -> None:
         answer = await api.client.post("/v1/runs", json={**BODY, "agent": {**AGENT, "tools": tools}})
         problem = assert_problem(answer, 422, "unknown_tool")
         assert len(problem["errors"]) == limit_of("faults")
+
+
+def test_few_of_many_tools_are_listed() -> None:
+    names = [f"tool_{n:02}" for n in range(40)]
+    assert some_of(names) == f"{', '.join(names[:10])} and 30 more"
+    assert (some_of(names[:10]), some_of([])) == (", ".join(names[:10]), "")
 
 
 async def test_a_history_says_which_limit_it_is_beyond() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify, retry_after
 from palaver.errors.body import read_body
 from palaver.errors.failure import MAX_MESSAGE, safe_text
+from palaver.secrets.redaction import add_names, redaction_scope
 from palaver.vocabulary.limits import exceeded
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -324,6 +325,9 @@ def test_a_body_nested_beyond_recursion_is_text() -> None:
         "AKIAABCDEFGHIJKLMNOP",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x",
         "ghp_abcdefghijklmnop",
+        "hf_AbcdefGhijklMnopqrStuvwxYzabcdEfgh",
+        "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
+        "wJalrXUtnFEMI_K7MDENG_bPxRfiCYEXAMPLEKEY_AbCdEfGh12",
         "0123456789abcdef0123456789abcdef0123456789abcdef",
     ],
 )
@@ -334,9 +338,31 @@ def test_what_looks_like_a_key_is_not_shown(secret: str) -> None:
     assert "[redacted]" in shown
 
 
-@pytest.mark.parametrize("text", ["KeyError: 'order_id'", "no file /a/very/long/path/of/many/parts/to/a/file.txt"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KeyError: 'order_id'",
+        "no file /a/very/long/path/of/many/parts/to/a/file.txt",
+        "there is no tool 'hf_list'; did you mean 'hf_list_models'?",
+        "there are: sk_learn_predict, pk_lookup, rk_rank_rows, gsk_find, xai_search_web.",
+        "call search_internal_customer_support_knowledge_base first",
+        "run run_00k3v9x2m4q8w1z5c7b6n0j3h2g4 of conv_00k3v9x2m4q8w1z5c7b6n0j3h2g4 has ended",
+        "commit 74ee32e5a9c1b0d8f7e6a5b4c3d2e1f001234567 is not there",
+        "model openai/gpt-5.1-mini-2026-01-31 is not there",
+        "quarterly_report_of_the_finance_department_2026_final_v2.xlsx is no file",
+    ],
+)
 def test_what_a_model_needs_to_know_is_kept(text: str) -> None:
     assert safe_text(text) == text
+
+
+def test_a_name_that_is_known_is_kept_where_it_is_known() -> None:
+    text = "there are: sk_4eC39HqLyjWDarjtT1zdp7dc, getCustomer2InformationFromTheInternalDatabase."
+    with redaction_scope():
+        add_names({"sk_4eC39HqLyjWDarjtT1zdp7dc", "getCustomer2InformationFromTheInternalDatabase"}.__contains__)
+        assert safe_text(text) == text
+        assert "[redacted]" in safe_text("sk_4eC39HqLyjWDarjtT1zdp7dd")
+    assert safe_text(text) == "there are: [redacted], [redacted]."
 
 
 @given(st.text(max_size=3000), st.integers(1, MAX_MESSAGE))

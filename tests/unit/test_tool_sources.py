@@ -60,7 +60,7 @@ def test_two_functions_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("look_upp", "did you mean 'look_up'"), ("x", "there are look_up, remove")], ids=["near", "far"]
+    ("name", "said"), [("look_upp", "did you mean 'look_up'"), ("x", "there are: look_up, remove")], ids=["near", "far"]
 )
 def test_a_toolbox_says_which_name_may_be_meant(name: str, said: str) -> None:
     tools = Toolbox([RemoteTools(Server())])

@@ -19,7 +19,7 @@ from palaver.errors import ConfigurationError, UnknownTool
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.declared import check_queue
 from palaver.tools.schemas import fitting
-from palaver.vocabulary.names import did_you_mean
+from palaver.vocabulary.names import did_you_mean, some_of
 from palaver.vocabulary.step_kinds import own_queues
 
 from .containment import ToolAnswer, contained, left_behind
@@ -168,7 +168,7 @@ class Toolbox:
             return self._tools[name]
         except KeyError:
             names = {*self._tools, *(self.elsewhere or ())}
-            hint = did_you_mean(name, names) or f"; there are {', '.join(sorted(names))}"
+            hint = did_you_mean(name, names) or f"; there are: {some_of(sorted(names)) or 'none'}"
             raise UnknownTool(f"there is no tool {name!r}{hint}") from None
 
 

@@ -59,6 +59,12 @@ class Attempt:
         self.calls = ModelCalls(lease, runtime, active.progress, self._notes, self.prompt)
         self._begun = time.monotonic()
 
+    def has_tool(self, name: str) -> bool:
+        """Tell whether the agent names a tool, or has it from a server or a client, or this installation has it."""
+        agent, own = self.lease.agent, () if self.own is None else self.own.declarations
+        at_clients = (tool.name for tool in agent.client_tools)
+        return name in agent.tools or name in own or name in self.runtime.tools or name in at_clients
+
     async def missing_capability(self) -> Verdict | None:
         """The verdict on a step that needs what this worker has not; None if it can do it, and knows the secrets of the
         conversation: they are kept out of whatever comes of this attempt.

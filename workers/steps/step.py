@@ -15,7 +15,7 @@ from celery.exceptions import Retry
 from palaver.errors import Failure, StaleLease
 from palaver.errors.vocabulary import TOOL_CLASSES
 from palaver.processes.failpoints import failpoint
-from palaver.secrets.redaction import redaction_scope
+from palaver.secrets.redaction import add_names, redaction_scope
 from palaver.steps.leases import Lease, Settled, Stray
 from palaver.steps.verdicts import (
     AskPerson,
@@ -67,6 +67,7 @@ async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conv
             bind_log_context(**lease.in_trace)
             failpoint("step.claimed")
             attempt = Attempt(lease, runtime, active)
+            add_names(attempt.has_tool)
             verdict = attempt.with_usage(await _verdict(handler, attempt, known, active))
             failpoint("step.settling")
             shown, note = attempt.stream.close(verdict), attempt.trace_note(verdict)

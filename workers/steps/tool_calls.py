@@ -21,6 +21,7 @@ from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.context import LeftCall
 from palaver.tools.schemas import fitting
 from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.names import did_you_mean, some_of
 
 from ..sources.containment import ToolAnswer
 from .attempt import Attempt
@@ -76,8 +77,9 @@ def _own_tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dic
     agent, tool = attempt.lease.agent, own_tool(attempt, call.name)
     if tool is None:
         own = () if attempt.own is None else attempt.own.declarations
-        offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools), *own)) or "none"
-        raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
+        offered = (*agent.tools, *(tool.name for tool in agent.client_tools), *own)
+        hint = did_you_mean(call.name, offered) or f"; there are: {some_of(offered) or 'none'}"
+        raise UnknownTool(f"there is no tool {call.name!r}{hint}")
     if attempt.lease.kept is not None:
         return tool, read(call.arguments)
     if (label := own_label(attempt.shadowed, call.name)) is not None:

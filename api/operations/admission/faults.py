@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -10,7 +10,7 @@ from typing import Final
 
 from palaver.errors import FieldError, Refused
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.names import did_you_mean
+from palaver.vocabulary.names import did_you_mean, some_of
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
@@ -19,8 +19,6 @@ AGENT_PROBLEMS: Final = (
 )  # fmt: skip
 """The codes of the problems that an agent may have."""
 _AGENT: Final = "/agent"
-_LISTED: Final = 50
-"""Names that a fault lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +52,8 @@ def field_error(fault: Fault) -> FieldError:
     hint = did_you_mean(fault.name, fault.known)
     if not hint:
         names = [*fault.known] if fault.own else sorted(fault.known)
-        hint = f"; {'they' if fault.own else 'there'} are: {listed(names) or fault.nothing}"
+        hint = f"; {'they' if fault.own else 'there'} are: {some_of(names) or fault.nothing}"
     return FieldError(fault.pointer, fault.code, f"{fault.why}{hint}")
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the names as a fault lists them."""
-    return ", ".join(names[:_LISTED])
 
 
 @contextmanager

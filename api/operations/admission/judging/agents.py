@@ -14,8 +14,9 @@ from palaver.schemas.json_pointers import pointer
 from palaver.schemas.mcp_servers import JOINT, VARIABLE
 from palaver.schemas.models import AgentSpec, Budget, Message
 from palaver.vocabulary.limits import count_exceeded, limit_of
+from palaver.vocabulary.names import some_of
 
-from ..faults import Fault, UnknownName, field_error, listed
+from ..faults import Fault, UnknownName, field_error
 from ..lookup import Known, has_parts, needs_prices
 from ..tree import AgentModels, AgentTree, pointer_of
 from .options import agent_option_faults
@@ -96,7 +97,7 @@ def _provider_faults(tree: AgentTree, callable_ones: frozenset[str] | None) -> I
             )  # fmt: skip
         elif callable_ones and provider not in callable_ones:
             table = "PALAVER_INLINE_PROVIDER_HOSTS" if provider.startswith(f"{INLINE}:") else "PALAVER_PROVIDERS"
-            why = f"their {table} lacks it, or they lack its key; they can call: {listed(sorted(callable_ones))}"
+            why = f"their {table} lacks it, or they lack its key; they can call: {some_of(sorted(callable_ones))}"
             yield FieldError(where, "unknown_provider", f"names a provider that no worker can call: {why}")
 
 
