@@ -37,6 +37,8 @@ from .operations import InsufficientScope, InvalidKey, IssuerUnavailable
 RETRY_AFTER: Final = 2
 """Seconds after which a client may try again while the store is away."""
 ROOM_AFTER: Final = 5
+_SILENT: Final = frozenset({"store_unavailable", "store_timeout"})
+"""Codes of failures of a store that is not there."""
 """Seconds after which a client may try again where a limit is reached: runs must end before there is room."""
 _log = logging.getLogger("palaver.api")
 
@@ -236,10 +238,17 @@ def problem_of(error: Exception, request_id: str) -> Problem:
         case HTTPException(status_code=405):
             return Problem("method_not_allowed", headers=error.headers)
     if classify(error).error_class is ErrorClass.STORAGE:
-        _log.warning("the store does not answer: %s: %s (request %s)", type(error).__name__, error, request_id)
-        return _unavailable("The store does not answer.")
+        why = storage_sentence(error)
+        _log.warning("t%s: %s: %s (request %s)", why[1:-1], type(error).__name__, error, request_id)
+        return _unavailable(why)
     _log.error("unforeseen error (request %s)", request_id, exc_info=error)
     return Problem("internal", "The log has the details under this request id.")
+
+
+def storage_sentence(error: Exception) -> str:
+    """Return the sentence about a store that cannot do what it is asked to: it does not answer, or why it refuses."""
+    failure = classify(error)
+    return "The store does not answer." if failure.code in _SILENT else failure.message
 
 
 def _unavailable(why: str) -> Problem:

@@ -12,7 +12,7 @@ from palaver.errors import ErrorClass, classify
 from .. import operations
 from ..answers import answer
 from ..operations import Backend, Caller, LackedState, LostState, RefusedWorker
-from ..problems import RETRY_AFTER, Problem
+from ..problems import RETRY_AFTER, Problem, storage_sentence
 from .dialect import NATIVE
 
 
@@ -57,20 +57,20 @@ async def healthz() -> Response:
     scope=None,
     tag="operations",
     summary="Can it serve?",
-    answers={200: ("It can: Redis answers.", Readiness)},
+    answers={200: ("It can: Redis answers, and takes writes.", Readiness)},
     problems=("not_ready",),
 )
 async def readyz(backend: Backend, caller: Caller) -> Response:
-    """503 while Redis is away, and once the process has to end: send requests elsewhere. Only who has a key, where
-    there are keys, hears why; and, unless it is that of a tenant, which things steps wait for that no worker has."""
+    """503 while Redis is away or takes no writes, and once the process has to end: send requests elsewhere. Only a key
+    that is not of a tenant, where there are keys, is told which things steps wait for that no worker has."""
     if backend.closing.is_set():
-        raise _not_ready(caller, "The process was told to end.")
+        raise _not_ready("The process was told to end.")
     try:
         lost = await operations.check_store(backend)
     except Exception as error:
         if classify(error).error_class is not ErrorClass.STORAGE:
             raise
-        raise _not_ready(caller, "The store does not answer.") from None
+        raise _not_ready(storage_sentence(error)) from None
     lacked: list[LackedState] | None = None
     refused: list[RefusedWorker] | None = None
     try:
@@ -90,5 +90,5 @@ async def readyz(backend: Backend, caller: Caller) -> Response:
     )
 
 
-def _not_ready(caller: Caller, why: str) -> Problem:
-    return Problem("not_ready", why if caller.trusted else None, headers={"Retry-After": str(RETRY_AFTER)})
+def _not_ready(why: str) -> Problem:
+    return Problem("not_ready", why, headers={"Retry-After": str(RETRY_AFTER)})

@@ -302,10 +302,11 @@ async def read_room(backend: Backend) -> RoomState:
 
 
 async def check_store(backend: Backend) -> LostState | None:
-    """See that the store answers. Return its latest loss; None if it lost nothing. Raises what keeps it from
-    answering: a part of it that is away does not."""
+    """See that the store answers, and takes writes. Return its latest loss; None if it lost nothing. Raises what keeps
+    it from that: a part of it that is away does not."""
     note_missing(backend.store.missing())
     loss = await within_deadline(backend.store.rewinds.last())
+    await within_deadline(backend.store.capacity.require_writes())
     if loss is None:
         return None
     return LostState(at=datetime.fromtimestamp(loss.at, UTC), runs=loss.runs, steps=loss.steps, replaced=loss.replaced)

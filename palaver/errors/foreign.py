@@ -73,9 +73,11 @@ def _store(code: str, sentence: str) -> Classification:
 
 
 _STORE_AWAY: Final = _store("store_unavailable", "The store cannot be reached.")
-_STORE_FULL: Final = _store("store_out_of_memory", "The store is out of memory.")
+_STORE_FULL: Final = _store("store_out_of_memory", "The store takes no writes: Redis is out of memory.")
 _STORE_LOADING: Final = _store("store_loading", "The store is loading its data.")
-_STORE_READ_ONLY: Final = _store("store_read_only", "The store takes no writes at present.")
+_STORE_READ_ONLY: Final = _store("store_read_only", "The store takes no writes: this Redis is a replica.")
+_STORE_DISK: Final = _store("store_read_only", "The store takes no writes: Redis cannot write to its disk.")
+_STORE_ALONE: Final = _store("store_read_only", "The store takes no writes: Redis has too few replicas.")
 _STORE_MOVING: Final = _store("store_failing_over", "The store is failing over.")
 _STORE_ODD: Final = _store("store_error", "The store failed to answer.")
 _STORE_REFUSES: Final = Classification(
@@ -244,9 +246,9 @@ _REDIS_WORDS: Final[Mapping[str, Classification]] = {
     "OOM": _STORE_FULL,
     "LOADING": _STORE_LOADING,
     "BUSY": _store("store_busy", "The store is busy with a script."),
-    "MISCONF": _STORE_READ_ONLY,
+    "MISCONF": _STORE_DISK,
     "READONLY": _STORE_READ_ONLY,
-    "NOREPLICAS": _STORE_READ_ONLY,
+    "NOREPLICAS": _STORE_ALONE,
     "MASTERDOWN": _STORE_MOVING,
     "CLUSTERDOWN": _STORE_MOVING,
     "TRYAGAIN": _STORE_MOVING,

@@ -15,8 +15,10 @@ from redis.exceptions import ResponseError
 from api.app import create_app
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, classify
+from palaver.stack.ports import free_port
 from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
+from palaver.store.server.preflight import Preflight
 from palaver.tools import ToolSet, load_tools
 from tests.unit.api_world import BODY, PROVIDERS, RUN_ID, RecordingPublisher, assert_problem
 from tests.waiting import aeventually
@@ -68,9 +70,55 @@ async def no_disk(redis: Redis) -> None:
     await aeventually(failed)
 
 
+async def no_memory(redis: Redis) -> None:
+    """Let it use more than it may."""
+    await redis.config_set("maxmemory", 1)
+
+
+async def a_replica(redis: Redis) -> None:
+    """Let it follow another one, that is not there."""
+    await redis.execute_command("REPLICAOF", "127.0.0.1", free_port())
+
+
 async def no_replica(redis: Redis) -> None:
     """Ask for a replica that is not there."""
     await redis.config_set("min-replicas-to-write", 1)
+
+
+@pytest.mark.parametrize(
+    ("refuse", "why", "word", "advice"),
+    [
+        (no_disk, "The store takes no writes: Redis cannot write to its disk.", "MISCONF", "make room on its disk"),
+        (no_replica, "The store takes no writes: Redis has too few replicas.", "NOREPLICAS", "connect its replicas"),
+        (no_memory, "The store takes no writes: Redis is out of memory.", "OOM", "raise its maxmemory"),
+        (a_replica, "The store takes no writes: this Redis is a replica.", "READONLY", "name the primary"),
+    ],
+    ids=["no disk", "no replica", "no memory", "a replica"],
+)
+async def test_one_that_takes_no_writes_is_not_ready_and_the_cause_is_named(
+    refuse: Callable[[Redis], Awaitable[None]], why: str, word: str, advice: str
+) -> None:
+    with RedisServer() as server:
+        async with refused_by(server) as client, Redis.from_url(server.url) as redis:
+            assert (await client.get("/readyz")).status_code == 200
+            if refuse is no_disk:
+                shutil.rmtree(server.data_dir)
+            await refuse(redis)
+            try:
+                unready = assert_problem(await client.get("/readyz"), 503, "not_ready")
+                assert unready["detail"] == why
+                submitted = await client.post("/v1/conversations", json={})
+                full = refuse is no_memory
+                refused = assert_problem(submitted, 503, "store_nearly_full" if full else "unavailable")
+                assert full or refused["detail"] == why
+                found = await asyncio.to_thread(Preflight(Settings(redis_url=server.url), "api").look)
+                wrong = {finding.check: finding for finding in found if finding.level == "error"}
+                assert word in wrong["writes"].found
+                assert advice in wrong["writes"].advice
+                # Nobody's rights are to blame.
+                assert not wrong.keys() & {"rights", "commands", "login"}
+            finally:
+                server.kill()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from palaver.config.settings import Settings
 from palaver.errors import NoRoom
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
-from palaver.store.redis.visits import ask_each, whole
+from palaver.store.redis.visits import ask_each, is_away, whole
 from palaver.vocabulary.ids import all_shards, parts_of_tenant
 from palaver.vocabulary.limits import count_exceeded
 
@@ -85,6 +85,14 @@ class Capacity:
         if await self.nearly_full():
             count_exceeded("memory")
             raise NoRoom("store_nearly_full", "the store has no memory left for more")
+
+    async def require_writes(self) -> None:
+        """See that the store takes what makes it grow. Raises what Redis raises if it does not: its disk or its memory
+        is full, or it is a replica."""
+        key = keys.never_written()
+        if not is_away(self._redis, key):
+            # Refused before it is looked at; and if it is not, it does nothing.
+            await self._redis.set(key, b"", xx=True)
 
     async def runs_of_a_shard(self) -> int:
         """Entries of a shard's due index beyond which it takes no run on. Where a tenant has only a few of the shards,

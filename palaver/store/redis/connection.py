@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypedDict, TypeVar
 
-from redis.exceptions import ConnectionError, NoPermissionError, ResponseError
+from redis.exceptions import ConnectionError, NoPermissionError, OutOfMemoryError, ResponseError
 
 T = TypeVar("T")
 Value = str | int | float | bytes
@@ -177,7 +177,9 @@ def is_absent(error: Exception) -> bool:
 
 
 def is_closed(error: Exception) -> bool:
-    """Tell whether the server says that this user, or that nobody, may use a command."""
+    """Tell whether the server says that this user, or that nobody, may use a command: whatever state it is in."""
+    if isinstance(error, OutOfMemoryError) or str(error).startswith("MISCONF"):
+        return False
     return isinstance(error, NoPermissionError) or (
         isinstance(error, ResponseError) and _CLOSED.search(str(error)) is not None
     )

@@ -334,6 +334,11 @@ def generation() -> str:
     return "{p00}:generation"
 
 
+def never_written() -> str:
+    """A key that there never is, for a command that writes only if there is one."""
+    return "{p00}:preflight"
+
+
 def rewound() -> str:
     """The last loss that was noticed, in its first shard."""
     return "{p00}:rewound"

@@ -24,6 +24,15 @@ _UNTOLD: Final = "INFO does not tell it: look at the settings of the service"
 _DISK: Final = "look at the server's log, its disk and its directory: it may refuse writes until that is mended"
 
 
+_WRITES: Final = {
+    "MISCONF": "make room on its disk, or mend its directory; it goes on by itself",
+    "OOM": "raise its maxmemory, or delete what has ended (docs/how-to/sizing.md)",
+    "READONLY": "name the primary, not a replica",
+    "NOREPLICAS": "connect its replicas, or lower its min-replicas-to-write",
+}
+"""What is to be done where nothing is written, by the first word of the refusal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One look at one thing."""
@@ -222,6 +231,12 @@ def unasked(place: Place, user: str) -> Finding:
     """Commands are not queued, and so cannot be asked for without being run."""
     meaning = f"does not queue commands, so nobody can say what {user} may do before it does it"
     return Finding(place, "rights", "warning", _UNTOLD, meaning, _MANAGED)
+
+
+def unwritable(place: Place, why: str) -> Finding:
+    """A command that writes is refused, to whoever sends it; ``why`` begins with the word for it."""
+    how = _WRITES.get(why.partition(" ")[0].rstrip(":"), "look at its log")
+    return Finding(place, "writes", "error", f"refused: {why}", f"takes no writes ({why})", how)
 
 
 def unscripted(place: Place, why: str) -> Finding:

@@ -27,7 +27,7 @@ from palaver.config.brokers import is_redis, redis_py_options, user_of
 from palaver.config.clusters import cluster_of, is_cluster
 from palaver.config.sentinels import by_sentinels, sentinels_of
 from palaver.config.settings import Settings
-from palaver.errors import ConfigurationError
+from palaver.errors import ConfigurationError, classify
 from palaver.store.redis.connection import fields_of, is_absent, is_closed
 from palaver.store.redis.pool import driver
 from palaver.store.server.findings import (
@@ -43,9 +43,11 @@ from palaver.store.server.findings import (
     unasked,
     unlooked,
     unscripted,
+    unwritable,
 )
 from palaver.store.server.needs import ESSENTIAL, Command, Place, Role, needs
 from palaver.store.server.server_state import ServerState
+from palaver.telemetry.outage_log import outage_reason
 
 log = logging.getLogger("palaver.preflight")
 
@@ -60,6 +62,8 @@ _WAITS: Final[Mapping[str, Any]] = {
     "driver_info": driver(),
 }
 _QUEUED: Final = b"QUEUED"
+_OF_STATE: Final = frozenset({"store_read_only", "store_out_of_memory"})
+"""Codes of refusals of writes that have nothing to do with the user."""
 _OF_STEPS: Final = ESSENTIAL | {LOGIN}
 
 
@@ -212,7 +216,9 @@ def _findings(
     asked = _refused(client, commands)
     if asked is None:
         yield unasked(place, user)
-    refused, unknown = asked or ([], [])
+    refused, unknown, unwritten = asked or ([], [], "")
+    if unwritten:
+        yield unwritable(place, unwritten)
     if asked is not None:
         yield from rights(place, user, refused, unknown)
     if keeps and "eval" not in (*refused, *unknown) and (why := _unscripted(client, key)):
@@ -227,9 +233,9 @@ def _told_mode(client: Any) -> str | None:
         return None
 
 
-def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[str]] | None:
-    """Return those of these commands that the user may not use, and those that the server does not have; None if it
-    cannot be asked so.
+def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[str], str] | None:
+    """Return those of these commands that the user may not use, those that the server does not have, and why it writes
+    nothing now, if it does not; None if it cannot be asked so.
 
     All are queued in a transaction that is discarded: the server checks rights when it queues, and runs nothing. So
     first comes a command that does no harm, to see that it does queue.
@@ -238,8 +244,10 @@ def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[
     try:
         begun = _answers(connection, [("MULTI",), ("PING",)])
         if isinstance(begun[0], Exception):
-            return (["multi"], []) if is_closed(begun[0]) else ([], ["multi"])
-        if begun[1] != _QUEUED:
+            return (["multi"], [], "") if is_closed(begun[0]) else ([], ["multi"], "")
+        # One whose disk is full refuses even this, before it would queue it.
+        unwritten = _unwritten(begun[1])
+        if begun[1] != _QUEUED and not unwritten:
             return None
         refused, unknown = [], []
         for command, answer in zip(commands, _answers(connection, commands), strict=True):
@@ -247,11 +255,19 @@ def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[
                 refused.append(_name(command))
             elif isinstance(answer, Exception) and is_absent(answer):
                 unknown.append(_name(command))
+            else:
+                unwritten = unwritten or _unwritten(answer)
         _answers(connection, [("DISCARD",)])
-        return refused, unknown
+        return refused, unknown, unwritten
     finally:
         connection.disconnect()
         client.connection_pool.release(connection)
+
+
+def _unwritten(answer: Any) -> str:
+    """Why the server refuses to write, whoever asks; empty if it does not."""
+    refused = isinstance(answer, Exception) and classify(answer).code in _OF_STATE
+    return outage_reason(answer).partition(".")[0] if refused else ""
 
 
 def _answers(connection: Any, commands: Sequence[Command]) -> list[Any]:
