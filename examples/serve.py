@@ -100,11 +100,13 @@ def server(palaver: Palaver, agent: str, served: dict[str, tuple[str, bytes]]) -
 
         def do_POST(self) -> None:
             """A token for the conversation in the path; without one a new conversation. An application of yours looks
-            here whether its user may have that conversation."""
+            here whether its user may have that conversation, and says as ``subject`` who it is."""
             try:
                 conversation = self.path.removeprefix("/tokens/") or palaver.create_conversation(agent=agent).id
                 token = palaver.create_token(
-                    conversation=conversation, scopes=("runs:submit", "runs:read", "runs:act", "actions:approve")
+                    conversation=conversation,
+                    scopes=("runs:submit", "runs:read", "runs:act", "actions:approve"),
+                    subject="visitor",
                 )
             except PalaverError as error:
                 self.send_error(502, explain=str(error))

@@ -120,7 +120,7 @@ def _failing(error_class: ErrorClass) -> ErrorClass:
 
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 SubmitterName = Annotated[str, Field(min_length=1, max_length=260)]
-"""The name of a key, or the subject of an issuer with ``oidc:`` before it."""
+"""The name of a key, ``key/subject``, or the subject of an issuer with ``oidc:`` before it."""
 PAIRS: Final = {
     "type": "array",
     "items": {"type": "string", "pattern": "^[^=,{][^=,]{0,63}=[^,]{0,512}$"},
@@ -160,7 +160,7 @@ class Filters(CreatedBetween):
     conversation_id: ConversationId | None = Field(default=None, description="Only runs of this conversation.")
     parent: ParentId | None = Field(default=None, description="Only runs that calls of this run began.")
     submitted_by: SubmitterName | None = Field(
-        default=None, description="Only runs that the API key of this name submitted."
+        default=None, description="Only runs that the API key of this name submitted, or `key/subject`."
     )
     agent: Name | None = Field(default=None, description="Only runs of agents with this name, or `name@version`.")
     tag: Name | None = Field(default=None, description="Only runs with this tag.")

@@ -21,14 +21,16 @@ from .dialect import NATIVE
     summary="Make a token for a page",
     examples={
         "watch a run": {"run": "run_00…"},
-        "chat": {"conversation": "conv_00…", "scopes": ["runs:read", "runs:submit"], "expires_in": 900},
+        "chat": {"conversation": "conv_00…", "scopes": ["runs:read", "runs:submit"], "subject": "user:17"},
     },
     answers={201: ("Made. It goes where a key does, and is for one conversation.", Token)},
     problems=("run_not_found", "conversation_not_found", "no_secret_key", "not_durable"),
 )
 async def create_token(backend: Backend, caller: Caller, body: TokenRequest) -> Response:
     """For some minutes, with no right that the key has not which asks. It ends with that key, too. A token makes no
-    others."""
+    others. What is done with one that has a `subject` is done by that person, `key/subject`."""
     made = await operations.create_token(backend, body, caller)
     detail(conversation=made.conversation, scopes=list(made.scopes))
+    if made.subject is not None:
+        detail(subject=made.subject)
     return answer(made, 201)

@@ -15,7 +15,7 @@ from .backend import Caller
 @contextmanager
 def acting_for(caller: Caller) -> Iterator[None]:
     """Do what is done within this context for ``caller``: what is beyond its reach is not there."""
-    before = watches_for.set(caller.name or "")
+    before = watches_for.set(caller.key)
     try:
         with within(caller.reach):
             yield

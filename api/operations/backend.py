@@ -45,7 +45,8 @@ class Caller:
     trusted: bool
     """True if the caller has a key, or if no keys are set."""
     name: str | None = None
-    """The name of the key, if it has one."""
+    """The name under which its acts are recorded, if it has one: that of the key; of a token with a subject
+    ``key/subject``."""
     tenant: str = ""
     """The tag of the tenant that the key is of; empty for the default tenant."""
     scopes: frozenset[Scope] | None = None
@@ -64,6 +65,13 @@ class Caller:
         """The name of the person, where persons are told apart: whose words these are, and who approves what comes of
         them. Empty if nobody can tell."""
         return self.name or ""
+
+    @property
+    def key(self) -> str:
+        """The name of the key, also of one that made the token; or of who has a token of an issuer. Empty if it has
+        none."""
+        name = self.name or ""
+        return name if name.startswith("oidc:") else name.partition("/")[0]
 
     @property
     def sees_installation(self) -> bool:

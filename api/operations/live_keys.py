@@ -116,9 +116,10 @@ def bearer_of(claims: Mapping[str, Any], parent: LiveKey | None) -> Caller:
     if parent is not None:
         scopes &= parent.record.grant.scopes
         agents = parent.record.grant.agents
+    name, subject = claims["sub"], claims.get("user")
     return Caller(
         trusted=True,
-        name=claims["sub"] or None,
+        name=f"{name}/{subject}" if subject else name or None,
         tenant=claims["tenant"],
         scopes=scopes,
         agents=agents,

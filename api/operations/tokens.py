@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any
 
-from palaver.errors import FieldError, Refused
+from palaver.errors import FieldError, Refused, safe_text
 from palaver.schemas.tokens import Token, TokenRequest
 from palaver.secrets.sealing import KeyMissing
 from palaver.secrets.tokens import sign
@@ -23,12 +24,14 @@ async def create_token(backend: Backend, request: TokenRequest, caller: Caller) 
 
     Raises:
         InsufficientScope: it could do what the caller's key cannot.
-        Refused: it is for no conversation, or ``no_secret_key``.
+        Refused: it is for no conversation, for a subject that cannot be, or ``no_secret_key``.
         UnknownRun, UnknownConversation: there is no such run or conversation.
         NotDurable, StoreUnavailable: there is no key to sign it with, or not safely.
     """
     if (request.run is None) == (request.conversation is None):
         raise Refused.of_faults([FieldError("/conversation", "missing", "says what it is for, or run does")])
+    if request.subject is not None:
+        _check_subject(request.subject)
     for scope in request.scopes:
         require_scope(caller, scope)
     conversation_id = await _conversation(backend, request)
@@ -52,12 +55,27 @@ async def create_token(backend: Backend, request: TokenRequest, caller: Caller) 
     made_with = key_of_request.get()
     if made_with is not None:
         claims["key"] = made_with
+    if request.subject is not None:
+        claims["user"] = request.subject
     return Token(
         token=sign(claims, key.id, key.secret),
         expires_at=datetime.fromtimestamp(claims["exp"], UTC),
         scopes=tuple(dict.fromkeys(request.scopes)),
         conversation=conversation_id,
+        subject=request.subject,
     )
+
+
+def _check_subject(subject: str) -> None:
+    if token_ends_at.get() < math.inf:
+        # Who has such a token may be a browser, and would choose who it is.
+        raise _misfit("cannot be had with a token of an issuer, which says who has it: leave it out")
+    if safe_text(subject) != subject:
+        raise _misfit("looks like a key or another secret, and is shown: name the person by an id")
+
+
+def _misfit(why: str) -> Refused:
+    return Refused.of_faults([FieldError("/subject", "unfit", why)])
 
 
 async def _conversation(backend: Backend, request: TokenRequest) -> str:

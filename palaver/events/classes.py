@@ -132,7 +132,7 @@ class RunCancelling(BaseEvent):
     type: Literal[EventKind.RUN_CANCELLING] = EventKind.RUN_CANCELLING
     mode: CancelMode
     by: str | None
-    """The name of the key that asked; None without keys."""
+    """The name of the key that asked, or ``key/subject``; None without keys."""
     reason: str | None
 
 
@@ -271,7 +271,7 @@ class _Resolution(BaseModel):
     decision: Literal["approve", "deny", "edit", "output", "answer", "expired", "cancelled"]
     """``expired``: nobody decided in time; ``cancelled``: the run ended before."""
     by: str | None = None
-    """The name of the key that decided."""
+    """The name of the key that decided, or ``key/subject``."""
     reason: str | None = None
     arguments: str | None = None
     """JSON text: those that take the place of the model's, with ``edit``."""

@@ -18,7 +18,7 @@ class AuditEntry(BaseModel):
     operation: str
     """As in the OpenAPI document."""
     key: str | None
-    """The name of the key; null for what was done beside the store."""
+    """The name of the key, or ``key/subject``; null for what was done beside the store."""
     key_id: str | None
     """The id of the key; null for a token of a key that the store does not have."""
     operator: bool

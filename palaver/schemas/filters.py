@@ -27,7 +27,7 @@ class RunFilter(TypedDict, total=False):
     metadata: Mapping[str, str] | None
     """It has all of these entries."""
     submitted_by: str | None
-    """The key that submitted it, by its name in ``PALAVER_API_KEYS``."""
+    """The name of the key that submitted it, or ``key/subject``."""
     agent: str | None
     """The name of the run's agent; of one on the server also with a version, ``support@7``."""
     provider: str | None

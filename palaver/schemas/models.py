@@ -282,7 +282,7 @@ class Run(BaseModel):
     withdrawn: bool = False
     """True if it was rolled back: models do not see its messages any more."""
     submitted_by: str | None = None
-    """The key that submitted it, by its name in ``PALAVER_API_KEYS``; None without keys."""
+    """The name of the key that submitted it; with a token that has a subject, ``key/subject``; None without keys."""
     retried_from: str | None = None
     """The run that this one goes on with, or is a fork of."""
     retried_as: str | None = None

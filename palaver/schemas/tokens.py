@@ -5,13 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StringConstraints
 
 from palaver.schemas.fields import AtMost, Strict
 from palaver.vocabulary.limits import limit_of
 
 TokenScope = Literal["runs:submit", "runs:read", "runs:act", "actions:approve"]
 """The scopes that a token may have: what a user does in one conversation."""
+
+
+Subject = Annotated[str, StringConstraints(pattern=r"^[!-~]+$", max_length=limit_of("token_subject"))]
+"""The person who has a token, as the server that asks for it knows them: printable ASCII without blanks."""
 
 
 class TokenRequest(Strict):
@@ -24,6 +28,9 @@ class TokenRequest(Strict):
     """The parts of the API that it opens: never more than the key has that asks for it."""
     expires_in: int = Field(default=300, ge=10, le=limit_of("token_life"))
     """Seconds from now on."""
+    subject: Subject | None = None
+    """The person whom the token is for, such as ``user:17``: what is done with it is done by ``key/subject``. An id of
+    yours: it is shown wherever it is told who did something, and is no secret."""
 
 
 class Token(BaseModel):
@@ -35,3 +42,5 @@ class Token(BaseModel):
     scopes: tuple[TokenScope, ...]
     conversation: str
     """The one conversation that it is for."""
+    subject: str | None = None
+    """The person whom it is for, if it says one."""

@@ -45,7 +45,7 @@ class ToolContext:
     metadata: Mapping[str, str] = field(default_factory=dict)
     """The run's."""
     submitted_by: str | None = None
-    """The name of the API key that submitted the run; None without keys."""
+    """The name of the API key that submitted the run, or ``key/subject``; None without keys."""
     deadline: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=30))
     """The time at which the call is ended at the latest (UTC): its tool's timeout is over then, or its run's time."""
     idempotency_key: str = "run_test:1:call_test"

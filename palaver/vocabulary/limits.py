@@ -434,6 +434,7 @@ _ALL: Final = (
         ("audit_facts", "what is kept of an act", 4 * KIB, "bytes", "lists are left out"),
         ("audit_page", "acts on a page", 500, "acts", "422 `validation_error`"),
         ("token_life", "time until a token expires", 900, "seconds", "422 `validation_error`"),
+        ("token_subject", "the subject of a token", 128, "characters", "422 `validation_error`"),
         ("api_keys_known", "keys that an API process remembers", 10_000, "keys", "others are looked up again"),
         ("foreign_token", "a token of the issuer of PALAVER_OIDC_ISSUER", 16 * KIB, "bytes", "401 `invalid_token`"),
         (

@@ -56,6 +56,13 @@ async def test_it_says_who_used_what(driver: StoreDriver) -> None:
     }
 
 
+async def test_what_is_used_for_subjects_of_tokens_is_used_by_their_key(driver: StoreDriver) -> None:
+    for by in ("desk", "desk/user:17", "desk/a/b", "oidc:auth0|5/7"):
+        await finish(driver, USED, by=by)
+    used = {spender.key: numbers["model_calls"] for spender, numbers in (await ledger(driver.store)).items()}
+    assert used == {"desk": 3, "oidc:auth0|5/7": 1}
+
+
 async def test_a_verdict_that_is_settled_twice_is_in_it_once(driver: StoreDriver) -> None:
     with driver.answers_get_lost():
         await finish(driver, USED)

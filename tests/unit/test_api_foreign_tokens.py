@@ -309,6 +309,14 @@ async def test_a_token_for_a_page_lives_no_longer(api: World, there: LocalIssuer
         assert (await api.client.get(run["links"]["self"], headers=page)).status_code == 200
 
 
+async def test_who_has_a_token_of_the_issuer_is_nobody_else(api: World, there: LocalIssuer) -> None:
+    run = (await api.client.post("/v1/runs", json=BODY, headers=there.bearer(scope=ALL))).json()
+    asked = {"run": run["id"], "subject": "bob"}
+    answer = await api.client.post("/v1/tokens", json=asked, headers=there.bearer(scope=ALL))
+    assert answer.status_code == 422
+    assert "which says who has it" in answer.text
+
+
 async def test_while_the_issuer_is_away_a_good_token_is_no_bad_one(
     api: World, there: LocalIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,24 @@ async def test_who_retries_a_batch_is_no_second_person_for_what_it_begins_again(
     await desk.check(await desk.pay(again), none_of="ann bob", but="cid")
 
 
+async def test_subjects_of_a_key_are_persons_and_neither_is_the_key(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scopes = ["runs:submit", "runs:read", "actions:approve"]
+    conversation = (await desk.have("bob", "POST", "/v1/conversations", {"agent": AGENT}))["id"]
+    for name, subject in (("u1", "user:1"), ("u2", "user:2"), ("plain", None)):
+        asked = {"conversation": conversation, "scopes": scopes, **({} if subject is None else {"subject": subject})}
+        monkeypatch.setitem(KEYS, name, (await desk.have("ann", "POST", "/v1/tokens", asked))["token"])
+    for by, none_of, but in (("u1", "u1", "u2"), ("u2", "u2", "ann")):
+        run = await desk.submit(by, PAY, conversation_id=conversation)
+        waits = await desk.pay(run)
+        await desk.check(waits, none_of=none_of, but=but)
+        await desk.have("bob", "POST", f"/v1/runs/{waits}/cancel")
+    run = await desk.submit("plain", PAY, conversation_id=conversation)
+    # A token without a subject is the key that made it.
+    await desk.check(await desk.pay(run), none_of="plain ann u1 u2", but="cid")
+
+
 async def test_who_retries_a_cancelled_batch_is_none_for_what_had_not_begun(desk: Office) -> None:
     batch = await desk.batch("bob", items=[{"input": "a"}, {"input": "b"}], window=1, complete=True)
     await desk.look()

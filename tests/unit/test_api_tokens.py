@@ -18,7 +18,17 @@ from palaver.store.access import signing_keys
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.redis import access_keys
 from palaver.vocabulary.scopes import SCOPES
-from tests.unit.api_world import BODY, CONVERSATION_ID, RUN_ID, SETTINGS, LiveRequest, World, assert_problem, world
+from tests.unit.api_world import (
+    AGENT,
+    BODY,
+    CONVERSATION_ID,
+    RUN_ID,
+    SETTINGS,
+    LiveRequest,
+    World,
+    assert_problem,
+    world,
+)
 from tests.waiting import BUSY, aeventually
 
 LISTED = "a-key-of-the-environment"
@@ -99,9 +109,66 @@ async def test_what_is_done_with_it_is_recorded_under_the_name_of_the_key(api: W
     assert answer.json()["cancel"]["by"] == "ops"
 
 
+async def test_a_subject_is_who_did_what_is_done_with_it(api: World) -> None:
+    _, shop = await key_of(api)
+    conversation = (await api.client.post("/v1/conversations", json={"agent": AGENT}, headers=shop)).json()["id"]
+    scopes = ["runs:submit", "runs:read", "runs:act"]
+    token = await made(api, shop, conversation=conversation, scopes=scopes, subject="user:17")
+    assert token["subject"] == "user:17"
+    ann = bearer(token["token"])
+    body = {"conversation_id": conversation, "input": "hello"}
+    run = (await api.client.post("/v1/runs", json=body, headers=ann)).json()
+    assert run["submitted_by"] == "shop/user:17"
+    cancelled = (await api.client.post(f"{run['links']['self']}/cancel", headers=ann)).json()
+    assert cancelled["cancel"]["by"] == "shop/user:17"
+    page = {"Accept": "application/json", **OPS}
+    events = (await api.client.get(run["links"]["events"], headers=page)).json()["data"]
+    assert [event["by"] for event in events if event["type"] == "run.cancelling"] == ["shop/user:17"]
+    for name, found in (("shop/user:17", 1), ("shop", 0), ("shop/user:18", 0)):
+        listed = await api.client.get("/v1/runs", params={"submitted_by": name}, headers=OPS)
+        assert len(listed.json()["data"]) == found
+    who = (await api.client.get("/v1/caller", headers=ann)).json()
+    assert (who["name"], who["conversation"]) == ("shop/user:17", conversation)
+    audit = (await api.client.get("/v1/audit", headers=OPS)).json()["data"]
+    acts = {entry["operation"]: entry for entry in audit}
+    assert acts["create_token"]["facts"]["subject"] == "user:17"
+    assert {acts[name]["key"] for name in ("submit", "cancel")} == {"shop/user:17"}
+
+
+async def test_a_page_does_not_choose_its_subject(api: World, run: dict[str, Any]) -> None:
+    token = (await made(api, run=run["id"], scopes=["runs:read", "runs:act"], subject="ann"))["token"]
+    again = await api.client.post("/v1/tokens", json={"run": run["id"], "subject": "bob"}, headers=bearer(token))
+    assert_problem(again, 403, "insufficient_scope")
+    head, _, signature = token.split(".")
+    forged = json.dumps({**part(token, 1), "user": "bob"}).encode()
+    changed = base64.urlsafe_b64encode(forged).rstrip(b"=").decode()
+    refused = await api.client.get(run["links"]["self"], headers=bearer(f"{head}.{changed}.{signature}"))
+    assert refused.status_code == 401
+    asked = {"Palaver-Subject": "bob", "X-Subject": "bob", **bearer(token)}
+    who = await api.client.get("/v1/caller?subject=bob&user=bob", headers=asked)
+    assert "bob" not in who.text
+
+
+async def test_subjects_use_what_their_key_has(api: World, run: dict[str, Any]) -> None:
+    for name in ("ann", "bob", None):
+        more: dict[str, Any] = {} if name is None else {"subject": name}
+        token = await made(api, run=run["id"], scopes=["runs:read", "runs:submit"], **more)
+        stream = LiveRequest(api.app, "GET", f"{run['links']['self']}/events", bearer(token["token"]))
+        await stream.until(lambda body: b"run.created" in body)
+    assert {each.key: number for each, number in api.store.feeds.watching_for.items()} == {"ops": 3}
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
+        ({"run": RUN_ID, "subject": "Ann Smith"}, 422, "/subject"),
+        ({"run": RUN_ID, "subject": "änn"}, 422, "/subject"),
+        ({"run": RUN_ID, "subject": "line\nbreak"}, 422, "/subject"),
+        ({"run": RUN_ID, "subject": ""}, 422, "/subject"),
+        ({"run": RUN_ID, "subject": "x" * 129}, 422, "/subject"),
+        ({"run": RUN_ID, "subject": 17}, 422, "/subject"),
+        ({"run": RUN_ID, "subject": "sk-proj-0123456789abcdef"}, 422, "looks like a key"),
+        ({"run": RUN_ID, "subject": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ"}, 422, "looks like a key"),
         ({}, 422, "missing"),
         ({"run": RUN_ID, "conversation": CONVERSATION_ID}, 422, "missing"),
         ({"run": RUN_ID}, 404, "run_not_found"),

@@ -77,9 +77,11 @@ class Keys:
         run: str | None = None,
         scopes: Sequence[TokenScope] = ("runs:read",),
         expires_in: int = 300,
+        subject: str | None = None,
     ) -> Token:
         """Make a token for a page: for one conversation, or that of a run, with no more rights than your key, for
-        ``expires_in`` seconds.
+        ``expires_in`` seconds. What is done with it is done by your key; with a ``subject`` by that person, as
+        ``key/subject``.
 
         Raises:
             NotFound: there is no such run or conversation.
@@ -87,6 +89,8 @@ class Keys:
             APIError, ConnectionFailed: it was not made; ``no_secret_key``, the server signs none.
         """
         body = {"conversation": conversation, "run": run, "scopes": list(scopes), "expires_in": expires_in}
+        if subject is not None:
+            body["subject"] = subject
         return token_of(self._transport.call(tenants.create_token(body)))
 
     def revoke_key(self, key_id: str) -> None:

@@ -1,5 +1,6 @@
 -- The ledger of a tenant: what calls of models used on a day (UTC), by agent, model, and the key that submitted the run.
 -- needs: run, passing
+-- A key's is also what was submitted with its tokens, for whichever subject (`key/subject`).
 -- It has a number for each column of a row: `column agent model key`. `rows` is how many rows it was to have, and `spent` what
 -- counts against the tenant's caps in money: the sum of all costs, nano-dollars.
 
@@ -9,7 +10,7 @@ local function ledger_row(calls)
   local ledger = PREFIX .. OWNER .. 'usage:' .. math.floor(NOW / 86400000)
   local agent, model = names_in_use()
   local row = ' ' .. (agent or Ledger.NONE) .. ' ' .. (model or Ledger.NONE)
-    .. ' ' .. (SUBMITTER or Ledger.NONE)
+    .. ' ' .. (SUBMITTER and (SUBMITTER:match('^([%w_.-]+)/') or SUBMITTER) or Ledger.NONE)
   if redis.call('HINCRBY', ledger, Ledger.CALLS .. row, calls) == calls then
     local rows = redis.call('HINCRBY', ledger, 'rows', 1)
     if rows == 1 then
