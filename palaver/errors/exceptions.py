@@ -5,6 +5,7 @@
      │    ├── ProviderHTTPError       it answered with an error status
      │    ├── MalformedResponse       the answer is not a completion
      │    ├── EmptyCompletion         a completion with neither text nor calls
+     │    │    └── EmptyTurn          the same, of a model that says that its turn is over
      │    ├── TruncatedStream         the stream broke off
      │    ├── ResponseTooLarge        more bytes than allowed
      │    ├── TooManyToolCalls        more calls in one answer than allowed
@@ -135,6 +136,10 @@ class MalformedResponse(ProviderError):
 
 class EmptyCompletion(ProviderError):
     """The completion has neither text nor tool calls."""
+
+
+class EmptyTurn(EmptyCompletion):
+    """The model ended its turn with neither text nor tool calls."""
 
 
 class TruncatedStream(ProviderError):

@@ -68,6 +68,7 @@ PIPELINE = "Command # 1 (SET x -BUSY) of pipeline caused error:"
         (redis.exceptions.AuthenticationError("x"), "storage", "store_access"),
         (errors.MalformedResponse(), "provider_error", "bad_model_response"),
         (errors.EmptyCompletion(), "provider_error", "empty_completion"),
+        (errors.EmptyTurn(), "provider_error", "empty_completion"),
         (errors.TruncatedStream(), "connection", "stream_truncated"),
         (errors.ResponseTooLarge(), "provider_error", "response_too_large"),
         (errors.TooManyToolCalls(), "provider_error", "too_many_tool_calls"),

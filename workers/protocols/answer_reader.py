@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError, TruncatedStream
+from palaver.errors import EmptyCompletion, EmptyTurn, MalformedResponse, ProviderHTTPError, TruncatedStream
 from palaver.incoming.event_stream import Event, EventParser, EventTooLong
 from palaver.incoming.lenient_json import Halves, joined_json, mended
 from palaver.schemas.models import ToolCall, Usage
@@ -167,7 +167,7 @@ class EventStreamReader:
 
         Raises:
             TruncatedStream: the stream ended before the model did.
-            EmptyCompletion: it has neither text nor calls.
+            EmptyCompletion: it has neither text nor calls; an EmptyTurn if the model says that its turn is over.
             MalformedResponse: it is no answer, or contradicts itself.
             ResponseTooLarge: it would be too large as JSON.
             ProviderError: the model, or its provider, broke off and says so.
@@ -282,7 +282,7 @@ class EventStreamReader:
         """
         content = redact("".join(self._content))
         if not content and not calls and not may_be_empty:
-            raise EmptyCompletion
+            raise EmptyCompletion if announced else EmptyTurn
         if announced and not calls:
             raise MalformedResponse("the answer announces tool calls and has none")
         made = tuple(calls.values())

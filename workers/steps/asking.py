@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from palaver.errors import ErrorClass, Failure, ProviderError
+from palaver.errors import EmptyTurn, ErrorClass, Failure, ProviderError
+from palaver.schemas.models import Usage
 from palaver.steps.verdicts import RetryAfter
 from palaver.store.scripting.contracts.providers import Wait
 
@@ -64,6 +65,24 @@ def _is_worth_condensing(attempt: Attempt, error: ProviderError, failure: Failur
 
 
 async def _ask(attempt: Attempt) -> ModelReply | Wait:
+    """The model's answer. An empty one behind results of tools may mean that it is done: it is asked once more with a
+    word, as the same request would most likely have the same answer, and then taken at that.
+
+    Raises:
+        ProviderError, httpx.HTTPError: from the model port.
+    """
+    try:
+        return await _answer(attempt)
+    except EmptyTurn:
+        if not attempt.prompt.ask_for_words():
+            raise
+    try:
+        return await _answer(attempt)
+    except EmptyTurn:
+        return ModelReply("", (), "stop", Usage())
+
+
+async def _answer(attempt: Attempt) -> ModelReply | Wait:
     """The model's answer; if its provider refuses what was sent back to it, to the conversation without that, once.
 
     Raises:

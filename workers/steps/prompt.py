@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from palaver.schemas.models import AgentSpec, Message
 from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import Lease
@@ -11,6 +13,11 @@ from palaver.steps.verdicts import Condensed, LogNote, ReasoningDropped
 from ..protocols import ModelProtocol
 from .conversations import CachedConversation, OlderPart
 
+_EMPTY: Final = (
+    "[Automatic note] Your last answer was empty. If the work is done, say in a sentence what came of it. "
+    "If it is not, go on."
+)
+
 
 class Prompt:
     """The conversation for one attempt. The log has the changes of it with the outcome of the attempt: its `notes`."""
@@ -19,7 +26,7 @@ class Prompt:
         self._lease = lease
         self._conversation = conversation
         self._changes: list[Condensed | ReasoningDropped] = []
-        self._nudge: Nudge | None = None
+        self._nudges: list[Nudge] = []
 
     @property
     def agent(self) -> AgentSpec:
@@ -33,9 +40,10 @@ class Prompt:
     def messages(self) -> list[bytes]:
         """The conversation up to here, each message in the form of the protocol."""
         messages = self._conversation.messages()
-        if self._nudge is None:
+        if not self._nudges:
             return messages
-        return [*messages, self.protocol.message(Message(role="user", content=self._nudge.text))]
+        told = (self.protocol.message(Message(role="user", content=nudge.text)) for nudge in self._nudges)
+        return [*messages, *told]
 
     @property
     def protocol(self) -> ModelProtocol:
@@ -99,8 +107,16 @@ class Prompt:
         judged = find_repetition(turns, self._lease.agent.stuck, nudged=self._conversation.nudged)
         if isinstance(judged, Stuck):
             return judged
-        self._nudge = judged
+        self._nudges += [judged] if judged else []
         return None
+
+    def ask_for_words(self) -> bool:
+        """Tell the model that its answer was empty. Returns whether that may mean that it is done: it has the results
+        of its calls and has said nothing since."""
+        if not self._conversation.turns(self._lease.run_id):
+            return False
+        self._nudges.append(Nudge(_EMPTY))
+        return True
 
     @property
     def corrected(self) -> bool:
@@ -110,4 +126,4 @@ class Prompt:
     @property
     def notes(self) -> tuple[LogNote, ...]:
         """The changes of this attempt, for the log."""
-        return (*self._changes, *((self._nudge,) if self._nudge else ()))
+        return (*self._changes, *self._nudges)

@@ -61,9 +61,10 @@ def _without_calls(attempt: Attempt, reply: ModelReply) -> Verdict:
     tokens, opaque = reply.usage.input_tokens, attempt.prompt.opaque(reply.opaque)
     if reply.finish_reason == PAUSE and not reply.tool_calls:
         return Continue(Message(role="assistant", content=reply.content), prompt_tokens=tokens, opaque=opaque)
-    # Cut off before the first word, it is nothing that the model is reminded of.
-    message = Message(role="assistant", content=reply.content, partial=not reply.content)
     stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)
+    # Cut off before the first word, it is nothing that the model is reminded of.
+    cut = not reply.content and stop is not StopReason.END_TURN
+    message = Message(role="assistant", content=reply.content, partial=cut)
     misfit = misfit_of(message, attempt) if stop is StopReason.END_TURN else None
     if misfit is None:
         withheld = _withheld(reply, attempt) if stop is StopReason.CONTENT_FILTER else None
