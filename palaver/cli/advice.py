@@ -31,7 +31,8 @@ _ADVICE: Final[Mapping[str, str]] = {
     "retry": f"go on with {_RETRY}",
     "settings": "check the key, the model's name and the limits",
     "wait": f"wait a while, then go on with {_RETRY}",
-    "fix_input": "change the input or the instructions",
+    "fix_input": "change the input or the instructions; a message that stays refused can be taken back:"
+    " `palaver withdraw {conversation} --after POSITION`",
 }
 """By error class or stop reason; for those without an entry, by user action."""
 

@@ -126,6 +126,18 @@ _WORDING: Final[tuple[tuple[re.Pattern[str], ErrorClass, frozenset[int]], ...]] 
     (_KEY, _C.AUTHENTICATION, frozenset({0, 400})),
 )
 
+_MEDIA: Final = _wording(
+    r"image",
+    r"picture",
+    r"\bvision\b",
+    r"\bpdf\b",
+    r"multi-?modal",
+    r"media[_ ]type",
+    r"base64",
+    r"input_file|file_data",
+    r"(?:could not|unable to|failed to|cannot|invalid|unsupported|corrupt)\w* .{0,40}\b(?:file|document)",
+)
+_OF_A_TOOL: Final = _wording(r"schema", r"function", r"tools?[\[.]")
 _HINTS: Final = (
     (_wording(r"does not support (?:tool|function)"), "tools_unsupported"),
     (
@@ -171,6 +183,13 @@ def classify_response(
 def may_be_too_long(status: int, body: bytes) -> bool:
     """Tell whether a refusal of an invalid request may be one of a request that is too long. Never raises."""
     return may_be_about_length(status, read_body(body).text)
+
+
+def is_about_media(body: bytes) -> bool:
+    """Tell whether a refusal is about an image or a file of the conversation. Never raises."""
+    error_body = read_body(body)
+    said = " ".join((*error_body.codes, error_body.param or "", error_body.text))
+    return bool(_MEDIA.search(said)) and not _OF_A_TOOL.search(said)
 
 
 def _error_class(status: int, body: ErrorBody) -> ErrorClass:

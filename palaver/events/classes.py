@@ -208,7 +208,11 @@ class MessageCreated(BaseEvent):
     steer: bool = False
     """True if the user sent it while the run was going on."""
     nudge: bool = False
-    """True if the engine sent it: the model repeats itself, or its answer is not of the form that it has to have."""
+    """True if the engine sent it: the model repeats itself, its answer is empty or not of the form that it has to have,
+    or its provider refused images or files."""
+    left_out_after: int | None = None
+    """With ``nudge``, a position in the conversation's log: models get the images and files behind it in words alone
+    from here on."""
     error: ErrorObject | None = None
     """With ``nudge``, the fault of the answer before it."""
 

@@ -137,6 +137,8 @@ class LogMessage:
     """A user message of the engine's own."""
     misfit: bool = False
     """True for such a message about the fault of the answer before it."""
+    left_out_after: int | None = None
+    """On such a message: images and files behind this position are words from here on."""
     through: int = 0
     """Set on a summary: the summary replaces all entries up to this position."""
     prompt_tokens: int = 0

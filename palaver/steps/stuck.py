@@ -57,6 +57,8 @@ class Nudge:
     """A note to the model before it is asked again."""
 
     text: str
+    left_out_after: int | None = None
+    """The position in the log behind which images and files are words from here on; None leaves them as they are."""
 
 
 @dataclass(frozen=True, slots=True)

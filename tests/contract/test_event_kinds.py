@@ -59,7 +59,7 @@ async def _failures(driver: StoreDriver) -> str:
     failed = Continue(outcomes=(ToolOutcome.failed(lease.call, TOOL_ERROR),))
     settled = await driver.store.steps.settle(lease, failed)
     lease = await driver.claim(settled.deliveries[0])
-    notes = (Condensed("so far", 2), ReasoningDropped("responses/x/y"), Nudge("Try something else."))
+    notes = (Condensed("so far", 2), ReasoningDropped("responses/x/y"), Nudge("Try something else.", left_out_after=1))
     misfit = FormatMismatch("That is no JSON.", Failure.of(ErrorClass.INVALID_OUTPUT))
     settled = await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="{"), misfit=misfit))
     lease = await driver.claim(settled.deliveries[0])

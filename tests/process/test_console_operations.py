@@ -280,3 +280,19 @@ def test_a_session_ends_by_itself(cluster: Cluster, console: Console) -> None:
     console.sees("The session has ended after 12 hours.")
     assert console.tab.evaluate("sessionStorage.length") == 0
     console.holds()
+
+
+def test_a_message_is_taken_back(cluster: Cluster, console: Console) -> None:
+    first = cluster.ended(cluster.submit("echo", "keep this"))
+    cluster.ended(cluster.submit("400", "what is refused", conversation_id=first.conversation_id))
+    console.open(f"conversations/{first.conversation_id}")
+    console.sees("keep this", "what is refused", "take back")
+    newest = "[...document.querySelectorAll('article button')].findLast((each) => each.innerText === 'take back')"
+    console.tab.evaluate(f"{newest}.click()")
+    console.click("Take back", "dialog")
+    console.sees("withdrawn: models do not see it")
+    said = _done(cluster.http.get(f"/v1/conversations/{first.conversation_id}/messages"))["data"]
+    assert [each["withdrawn"] for each in said if each["role"] == "user"] == [False, True]
+    run = cluster.ended(cluster.submit("echo", "and now?", conversation_id=first.conversation_id))
+    assert run.status == "completed"
+    console.holds()

@@ -1,4 +1,4 @@
-"""Providers that end without a word."""
+"""Providers that end without a word, and providers that refuse an image for good."""
 
 from __future__ import annotations
 
@@ -44,3 +44,30 @@ def test_an_empty_end_behind_a_result_completes_the_run(cluster: Cluster, provid
     assert following.status == "completed", following.error
     # The model server has not seen what its relay answered.
     cluster.submitted.remove(run.id)
+
+
+def blind(path: str, body: bytes) -> Answer | None:
+    """A refusal of each request with an image."""
+    said = "messages.0.content.1.image.source.base64.data: Could not process image"
+    refused = {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+    return (400, refused) if b"iVBORw0KGgo" in body else None
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_an_image_that_is_refused_ends_no_conversation(cluster: Cluster, provider: OddProvider, name: str) -> None:
+    provider.answers = blind
+    image = {"type": "image", "url": "data:image/png;base64,iVBORw0KGgo="}
+    said = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}]
+    run_id = cluster.post({"agent": {"model": f"{name}/echo"}, "input": said})
+    run = cluster.ended(run_id)
+    assert run.status == "completed", run.error
+    assert b"left out: the provider refused it" in provider.seen[1]
+    (note,) = [event for event in cluster.events(run_id) if event.data.get("nudge")]
+    assert note.data["left_out_after"] == 0
+    provider.seen.clear()
+    following = cluster.ended(cluster.submit(f"{name}/echo", "And now?", conversation_id=run.conversation_id))
+    assert following.status == "completed", following.error
+    assert len(provider.seen) == 1, "what was refused is not sent again"
+    assert b"left out: the provider refused it" in provider.seen[0]
+    # The model of the log that tests have does not know what a refusal leaves out.
+    cluster.submitted = [each for each in cluster.submitted if each not in (run.id, following.id)]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify, retry_after
 from palaver.errors.body import read_body
 from palaver.errors.failure import MAX_MESSAGE, safe_text
+from palaver.errors.response import is_about_media
 from palaver.secrets.redaction import add_names, redaction_scope
 from palaver.vocabulary.limits import exceeded
 
@@ -399,3 +400,26 @@ def test_a_provider_that_says_that_another_try_is_in_vain(name: str) -> None:
     assert not answer(503, b"", {name: "false"}).retryable
     assert answer(503, b"", {name: "true"}).retryable
     assert not answer(400, b"", {name: "true"}).retryable
+
+
+@pytest.mark.parametrize(
+    ("body", "about"),
+    [
+        (anthropic("invalid_request_error", "messages.3.content.1.image.source: Could not process image"), True),
+        (anthropic("invalid_request_error", "messages.0.content.0.image.source: image exceeds 5 MB maximum"), True),
+        (anthropic("invalid_request_error", "messages.2.content.0.pdf.source: The PDF specified was not valid."), True),
+        (openai("invalid_image_format", "You uploaded an unsupported image."), True),
+        (openai("image_parse_error", "…"), True),
+        (openai(None, "Invalid MIME type. Only image types are supported."), True),
+        (openai(None, "Failed to download the file from the provided URL"), True),
+        (openai(None, "No endpoints found that support image input"), True),
+        (openai(None, "x is not a multimodal model"), True),
+        (openai(None, "Invalid schema for function 'crop_image': …"), False),
+        (anthropic("invalid_request_error", "tools.3.custom.input_schema.properties: image/x"), False),
+        (openai("unsupported_value", "Unsupported value: 'temperature'"), False),
+        (b"", False),
+    ],
+)  # fmt: skip
+def test_what_is_refused_may_be_an_image_or_a_file(body: object, about: bool) -> None:
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    assert is_about_media(text) is about

@@ -13,11 +13,13 @@ from palaver.errors import ToolError
 from palaver.schemas.content import FilePart, ImagePart, TextPart, parts_from
 from palaver.schemas.models import Message, ToolCall
 from palaver.schemas.protocols import PROTOCOL_RULES
+from palaver.steps.leases import LogMessage
 from palaver.steps.stuck import Turn
 from palaver.tools.rendering import render, rendered
 from palaver.vocabulary.limits import exceeded, limit_of
 from workers.protocols import CHAT_COMPLETIONS, PROTOCOLS, ModelProtocol
 from workers.protocols.chat_completions.breakpoints import marked
+from workers.steps.conversations import CachedConversation
 
 LOOK = {"type": "text", "text": "look"}
 IMAGE = {"type": "image", "url": "https://example.com/a.png"}
@@ -195,3 +197,34 @@ def test_other_data_keep_their_label() -> None:
     assert paper.sent_url == "data:application/pdf;base64,JVBERi0xLjc="
     lies = ImagePart(type="image", url="data:image/png;base64,JVBERi0xLjc=")
     assert "of the type application/pdf" in PROTOCOL_RULES["anthropic"].lacks("user", lies)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values())
+def test_what_is_left_out_is_words_also_in_the_results_of_tools(protocol: ModelProtocol) -> None:
+    image, paper = ImagePart.of(PNG, "image/png"), FilePart.of(b"%PDF-1.7", "application/pdf", name="a.pdf")
+    call, words = ToolCall(id="call_1", name="look"), TextPart(type="text", text="hm")
+    log = [
+        LogMessage(1, Message(role="user", content=(image, paper))),
+        LogMessage(2, Message(role="assistant", content="A cat.")),
+        LogMessage(3, Message(role="user", content="And here?")),
+        LogMessage(4, Message(role="assistant", tool_calls=(call,))),
+        LogMessage(5, Message(role="tool", call_id="call_1", name="look", content=(image, words))),
+    ]
+
+    def of(*entries: LogMessage) -> CachedConversation:
+        conversation = CachedConversation(protocol)
+        conversation.extend(entries, entries[-1].position)
+        return conversation
+
+    known = of(*log)
+    before = b"".join(known.messages())
+    newest, everything = (b"".join(known.leaving_out(after).messages()) for after in (known.answered, 0))
+    png = image.url.rpartition(",")[2].encode()
+    assert [text.count(png) for text in (before, newest, everything)] == [2, 1, 0]
+    assert everything.count(b"left out: the provider refused it") == 3
+    assert b"[a.pdf left out" in everything
+    assert b"hm" in everything
+    for after in (known.answered, 0):
+        note = LogMessage(6, Message(role="user", content="[Automatic note]"), nudge=True, left_out_after=after)
+        assert of(*log, note).messages()[:-1] == known.leaving_out(after).messages()
+    assert known.messages() == of(*log).messages()

@@ -14,6 +14,8 @@ from palaver.incoming.lenient_json import joined, joined_json
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
 from palaver.schemas.protocols import ProtocolName, Thinking
 
+LEFT_OUT: Final = "[{} left out: the provider refused it]"
+"""The words in place of an image or a file; its kind, or its name, goes in."""
 PAUSE: Final = "pause"
 """The finish reason of an answer that its provider goes on with if it gets back what came."""
 WITHHELD: Final = "content_filter"
@@ -147,6 +149,9 @@ class ModelProtocol(Protocol):
 
     def plain(self, text: bytes) -> bytes:
         """Return what ``message`` or ``turn`` wrote, without the part of it that is ``opaque``."""
+
+    def in_words(self, text: bytes) -> bytes:
+        """Return what ``message`` or ``turn`` wrote, with words in place of its images and files."""
 
     def parsed(self, text: bytes) -> Sequence[Message]:
         """Return what ``message`` or ``turn`` wrote, as far as words can tell it: to summarise it."""

@@ -41,6 +41,10 @@ class WithoutAddresses:
         """As the protocol does it."""
         return self._protocol.plain(text)
 
+    def in_words(self, text: bytes) -> bytes:
+        """As the protocol does it."""
+        return self._protocol.in_words(text)
+
     def parsed(self, text: bytes) -> Sequence[Message]:
         """As the protocol does it."""
         return self._protocol.parsed(text)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from palaver.errors import EmptyTurn, ErrorClass, Failure, ProviderError
+from palaver.errors import EmptyTurn, ErrorClass, Failure, ProviderError, ProviderHTTPError
+from palaver.errors.response import is_about_media
 from palaver.schemas.models import Usage
 from palaver.steps.verdicts import RetryAfter
 from palaver.store.scripting.contracts.providers import Wait
@@ -18,6 +19,7 @@ from palaver.store.scripting.contracts.providers import Wait
 from ..protocols import ModelReply
 from .attempt import Attempt
 from .condensing import condense, failure_of, is_too_long
+from .prompt import Prompt
 
 log = logging.getLogger("palaver.workers.steps.asking")
 
@@ -83,17 +85,27 @@ async def _ask(attempt: Attempt) -> ModelReply | Wait:
 
 
 async def _answer(attempt: Attempt) -> ModelReply | Wait:
-    """The model's answer; if its provider refuses what was sent back to it, to the conversation without that, once.
+    """The model's answer; if its provider refuses a part of the conversation for good, to the conversation without
+    that.
 
     Raises:
         ProviderError, httpx.HTTPError: from the model port.
     """
     prompt, show = attempt.prompt, attempt.stream.show
-    try:
-        return await attempt.calls.ask(prompt.agent, prompt.protocol, prompt.messages(), show=show)
-    except ProviderError as error:
-        code = failure_of(attempt, error).code
-        if not code.endswith(_NOT_TAKEN) or attempt.stream.shown or not prompt.drop_reasoning():
-            raise
-    log.warning("%s/%s goes on without earlier reasoning: %s", attempt.lease.run_id, attempt.lease.step, code)
-    return await attempt.calls.ask(prompt.agent, prompt.protocol, prompt.messages(), show=show)
+    while True:
+        try:
+            return await attempt.calls.ask(prompt.agent, prompt.protocol, prompt.messages(), show=show)
+        except ProviderError as error:
+            failure = failure_of(attempt, error)
+            if attempt.stream.shown or not _goes_on_without(prompt, error, failure):
+                raise
+        log.warning("%s/%s goes on without a part: %s", attempt.lease.run_id, attempt.lease.step, failure.code)
+
+
+def _goes_on_without(prompt: Prompt, error: ProviderError, failure: Failure) -> bool:
+    """Leave out what is refused, if that is known; returns whether something is left out now."""
+    if failure.code.endswith(_NOT_TAKEN):
+        return prompt.drop_reasoning()
+    of_request = failure.error_class in (ErrorClass.INVALID_REQUEST, ErrorClass.NOT_FOUND)
+    is_media = of_request and isinstance(error, ProviderHTTPError) and is_about_media(error.body)
+    return is_media and prompt.leave_out_media()

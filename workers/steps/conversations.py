@@ -65,6 +65,7 @@ class CachedConversation:
         "_turn_opaque",
         "_turns",
         "_user",
+        "answered",
         "condensed",
         "corrected",
         "nudged",
@@ -86,6 +87,8 @@ class CachedConversation:
         """True if the model was told that the newest turns repeat themselves."""
         self.corrected = False
         """True if the model was told that an answer since the user's newest message is not what was asked for."""
+        self.answered = 0
+        """The position of the model's newest answer."""
         self.prompt_tokens = 0
         """Input tokens of the newest call; 0 when unknown, or when it was condensed since."""
         self.condensed = False
@@ -164,6 +167,13 @@ class CachedConversation:
         other._drop(dropped.origin)
         return other
 
+    def leaving_out(self, after: int) -> CachedConversation:
+        """This conversation with words in place of all images and files behind the position ``after`` of the log."""
+        other = copy(self)
+        other._messages, other._ends = self._messages.copy(), self._ends[:]
+        other._leave_out(after)
+        return other
+
     def older_part(self, most_messages: int = sys.maxsize) -> OlderPart | None:
         """Return the part to condense: everything but the newest whole turns, a quarter of the bytes and at
         most ``most_messages`` messages.
@@ -199,7 +209,7 @@ class CachedConversation:
         self.prompt_tokens = entry.prompt_tokens or self.prompt_tokens
         opaque = self._opaque(entry)
         if message.role == "assistant":
-            self.condensed = False
+            self.condensed, self.answered = False, entry.position
             if not message.content and not message.tool_calls and (message.partial or not opaque):
                 return
         self._seal()
@@ -208,6 +218,8 @@ class CachedConversation:
         elif message.tool_calls:
             self._asking, self._turn_opaque, self._turn_end = message, opaque, entry.position
         else:
+            if entry.left_out_after is not None:
+                self._leave_out(entry.left_out_after)
             self._append(self.protocol.message(message, opaque), entry.position)
             self.nudged = self.nudged or entry.nudge
             self.corrected = self.corrected or entry.misfit
@@ -276,10 +288,17 @@ class CachedConversation:
     def _drop(self, origin: str) -> None:
         """Leave out what only ``origin`` understands, if that is who is asked: nobody else was sent it anyway."""
         if origin == self.origin:
-            turns = [(self.protocol.plain(text), end) for text, end in zip(self._messages, self._ends, strict=True)]
-            self._messages, self._ends, self._size = [], array("q"), 0
-            for text, end in turns:
-                self._append(text, end)
+            self._rewrite([self.protocol.plain(text) for text in self._messages])
+
+    def _leave_out(self, after: int) -> None:
+        turns = zip(self._messages, self._ends, strict=True)
+        self._rewrite([self.protocol.in_words(text) if end > after else text for text, end in turns])
+
+    def _rewrite(self, messages: Sequence[bytes]) -> None:
+        ends = self._ends
+        self._messages, self._ends, self._size = [], array("q"), 0
+        for text, end in zip(messages, ends, strict=True):
+            self._append(text, end)
 
 
 _PACKED: Final = tuple(name for name in CachedConversation.__slots__ if name != "protocol")

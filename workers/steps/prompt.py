@@ -18,6 +18,11 @@ _EMPTY: Final = (
     "If it is not, go on."
 )
 
+_LEFT_OUT: Final = (
+    "[Automatic note] Images or files above are left out: the provider of this model refused them. "
+    "Say so if it matters."
+)
+
 
 class Prompt:
     """The conversation for one attempt. The log has the changes of it with the outcome of the attempt: its `notes`."""
@@ -109,6 +114,17 @@ class Prompt:
             return judged
         self._nudges += [judged] if judged else []
         return None
+
+    def leave_out_media(self) -> bool:
+        """Send the model words in place of images and files: of those that are new to it, and the next time of all.
+        Returns whether there were any."""
+        for after in (self._conversation.answered, 0):
+            without = self._conversation.leaving_out(after)
+            if without.messages() != self._conversation.messages():
+                self._conversation = without
+                self._nudges.append(Nudge(_LEFT_OUT, left_out_after=after))
+                return True
+        return False
 
     def ask_for_words(self) -> bool:
         """Tell the model that its answer was empty. Returns whether that may mean that it is done: it has the results

@@ -94,6 +94,7 @@ def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMess
                     run_id=run_id,
                     nudge=data.get("nudge", False),
                     misfit="error" in data and data.get("nudge", False),
+                    left_out_after=data.get("left_out_after"),
                     through=data.get("through", 0),
                     prompt_tokens=data.get("prompt_tokens", 0),
                     opaque=Opaque.from_stored(fields[b"opaque"]) if b"opaque" in fields else None,

@@ -237,6 +237,7 @@ def _log_note(note: LogNote, lease: Lease) -> NewEntry:
             return NewEntry(EventKind.REASONING_DROPPED, None, orjson.dumps(data))
         case Nudge():
             data = {"message": _compact(Message(role="user", content=note.text)), "nudge": True}
+            data |= {} if note.left_out_after is None else {"left_out_after": note.left_out_after}
             return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))
 
 

@@ -16,7 +16,7 @@ from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.schemas.protocols import CHAT_COMPLETIONS, ProtocolName
 from palaver.schemas.tool_schemas import fitted_tool
 
-from ..port import CallSettings, Offer
+from ..port import LEFT_OUT, CallSettings, Offer
 from .answer import Completion
 from .breakpoints import marked, system_message
 from .opaque import EXTRA, restored
@@ -85,6 +85,14 @@ class ChatCompletions:
             call.pop(EXTRA, None)
         return orjson.dumps({name: value for name, value in message.items() if name in _OF_A_MESSAGE})
 
+    def in_words(self, text: bytes) -> bytes:
+        """Texts in place of images and files."""
+        message: dict[str, Any] = orjson.loads(text)
+        if not isinstance(message["content"], list) or all(part["type"] == "text" for part in message["content"]):
+            return text
+        message["content"] = [_in_words(part) for part in message["content"]]
+        return orjson.dumps(message)
+
     def parsed(self, text: bytes) -> Sequence[Message]:
         """The one message that ``text`` is."""
         message: dict[str, Any] = orjson.loads(text)
@@ -126,6 +134,13 @@ def _part(part: Part) -> dict[str, Any]:
             return {"type": "file", "file": {"filename": name or _UNNAMED, "file_data": part.sent_url}}
         case _:
             return {"type": "text", "text": text_of((part,))}
+
+
+def _in_words(part: dict[str, Any]) -> dict[str, Any]:
+    if part["type"] == "text":
+        return part
+    name = part["file"]["filename"] if part["type"] == "file" else "image"
+    return {"type": "text", "text": LEFT_OUT.format(name)}
 
 
 def _text(content: str | list[dict[str, Any]] | None) -> str:

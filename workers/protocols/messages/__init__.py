@@ -55,6 +55,12 @@ class Messages:
         plain = (raw.encode() for raw, block in pairs if block["type"] in blocks.PLAIN)
         return blocks.written(message["role"], plain)
 
+    def in_words(self, text: bytes) -> bytes:
+        """Texts in place of images and documents, those in results of tools included."""
+        message: dict[str, Any] = orjson.loads(text)
+        made = [blocks.in_words(block) for block in message["content"]]
+        return text if made == message["content"] else blocks.written(message["role"], map(orjson.dumps, made))
+
     def parsed(self, text: bytes) -> Sequence[Message]:
         """Return the messages in it: its text and its calls, or each result."""
         message: dict[str, Any] = orjson.loads(text)

@@ -19,6 +19,7 @@ from palaver.schemas.models import Message, ToolCall
 from palaver.schemas.protocols import PROTOCOL_RULES
 
 from ..calls import id_elsewhere
+from ..port import LEFT_OUT
 from ..verbatim import elements, members
 
 log = logging.getLogger("palaver.workers.protocols.messages.blocks")
@@ -111,6 +112,15 @@ def _restored(fields: str, answer_text: str, calls: Mapping[str, bytes]) -> list
     while blocks and blocks[-1] in thoughts:
         blocks.pop()
     return blocks
+
+
+def in_words(block: dict[str, Any]) -> dict[str, Any]:
+    """Return the block, with texts in place of an image or a document, and of those within it."""
+    if block["type"] in ("image", "document"):
+        return {"type": "text", "text": LEFT_OUT.format(block.get("title") or block["type"])}
+    if block["type"] == "tool_result" and isinstance(block.get("content"), list):
+        return {**block, "content": [in_words(part) for part in block["content"]]}
+    return block
 
 
 def words(value: Any) -> str:

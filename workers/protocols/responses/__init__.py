@@ -48,6 +48,14 @@ class Responses:
             return text
         return b",".join(raw.encode() for raw in items.split(text) if orjson.loads(raw).get("type") != "reasoning")
 
+    def in_words(self, text: bytes) -> bytes:
+        """Texts in place of images and files, those in results of tools included."""
+        raws = items.split(text)
+        made = [items.in_words(orjson.loads(raw)) for raw in raws]
+        return b",".join(
+            raw.encode() if item is None else orjson.dumps(item) for raw, item in zip(raws, made, strict=True)
+        )
+
     def parsed(self, text: bytes) -> Sequence[Message]:
         """Return the messages in the items: a text and calls, or a result."""
         messages, words, calls, role = [], [], [], "assistant"

@@ -19,6 +19,7 @@ from palaver.schemas.content import FilePart, ImagePart, Part, text_of
 from palaver.schemas.models import Message, ToolCall
 
 from ..calls import id_elsewhere
+from ..port import LEFT_OUT
 from ..verbatim import elements, members, value_of
 
 log = logging.getLogger("palaver.workers.protocols.responses.items")
@@ -37,6 +38,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST: Final = 64
 """Characters of a name."""
 _UNNAMED: Final = "file"
+_MEDIA: Final = {"input_image": "image", "input_file": "file"}
 
 
 def message_item(message: Message) -> bytes:
@@ -117,6 +119,19 @@ def _is_listed(entry: Any) -> bool:
 def split(text: bytes) -> list[str]:
     """The JSON of each item."""
     return elements(f"[{text.decode()}]")
+
+
+def in_words(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the item with texts in place of images and files; None if it has none."""
+    field = "output" if item.get("type") == "function_call_output" else "content"
+    parts = item.get(field)
+    if not isinstance(parts, list) or not any(part.get("type") in _MEDIA for part in parts):
+        return None
+    return {**item, field: [_left_out(part) if part.get("type") in _MEDIA else part for part in parts]}
+
+
+def _left_out(part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "input_text", "text": LEFT_OUT.format(part.get("filename") or _MEDIA[part["type"]])}
 
 
 def words(content: Any) -> str:

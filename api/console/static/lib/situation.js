@@ -8,7 +8,7 @@ const ADVICE = {
   retry: "Retry it.",
   settings: "Mend the settings: a key, a model or a limit. Then retry it.",
   wait: "Wait until the cause is over, then retry it.",
-  fix_input: "Change the input or the agent, then retry or fork it.",
+  fix_input: "Change the input or the agent, then retry or fork it. A message that its provider refuses for good can be taken back in the conversation.",
   none: "",
 };
 const LIMITS = {

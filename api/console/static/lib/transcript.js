@@ -43,13 +43,13 @@ export function Call({ tale, run, call }) {
   </details>`;
 }
 
-function Said({ tale, event, fork }) {
+function Said({ tale, event, act }) {
   const { message } = event;
   const who = message.role === "user" ? (event.nudge ? "engine" : event.steer ? "user, while it ran" : "user") : "model";
   return html`<article class="said ${message.role} ${event.withdrawn ? "withdrawn" : ""}">
     <header><strong>${who}</strong>${event.step && html` <span class="faint">step ${event.step}</span>`}
       ${message.partial && html` <span class="bad-text">cut off</span>`}${event.withdrawn && html` <span class="faint">withdrawn: models do not see it</span>`}
-      <span class="tools"><${Copy} text=${() => textOf(message.content)} />${fork?.(event)} <span class="faint"><${Time} at=${event.at} /></span></span></header>
+      <span class="tools"><${Copy} text=${() => textOf(message.content)} />${act?.(event)} <span class="faint"><${Time} at=${event.at} /></span></span></header>
     <${Thought} text=${event.thought} />
     <${Content} content=${message.content} />
     ${message.tool_calls.map((call) => html`<${Call} key=${call.id} tale=${tale} run=${event.run_id} call=${call} />`)}
@@ -68,14 +68,14 @@ function newest(said) {
   return said.slice(from);
 }
 
-/** The messages of a tale; of very many the newest ones first. `fork(event)` is a part of those it is for. */
-export function Transcript({ tale, fork, state }) {
+/** The messages of a tale; of very many the newest ones first. `act(event)` is what can be done about one. */
+export function Transcript({ tale, act, state }) {
   const [all, ask] = useState(false);
   const said = tale.messages.filter(({ message }) => message.role !== "tool");
   const shown = all ? said : newest(said);
   return html`<div class="transcript" role="log" aria-live="polite" aria-busy=${state === "connecting"}>
     ${shown.length < said.length && html`<button onClick=${() => ask(true)}>Show all ${said.length} messages</button>`}
-    ${shown.map((event) => html`<${Said} key=${event.key} tale=${tale} event=${event} fork=${fork} />`)}
+    ${shown.map((event) => html`<${Said} key=${event.key} tale=${tale} event=${event} act=${act} />`)}
     ${[...tale.live.values()].map((each) => html`<article class="said assistant" key=${each.key}>
       <header><strong>model</strong> <span class="faint">step ${each.step}, writes</span></header>
       <${Thought} text=${each.thought} open=${!each.text} />

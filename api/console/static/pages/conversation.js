@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../lib/html.js";
 import { Action } from "../lib/actions.js";
 import { fresh, request, useLive } from "../lib/api.js";
-import { Act } from "../lib/dialogs.js";
+import { Act, confirm } from "../lib/dialogs.js";
 import { Copy, Id, Status, To, Trouble, count, money } from "../lib/parts.js";
 import { may } from "../lib/session.js";
 import { useTale } from "../lib/tale.js";
@@ -36,6 +36,21 @@ function Composer({ conversation, reload }) {
   </form>`;
 }
 
+/** Takes a message of the user and all behind it back: models do not see them any more. */
+function TakeBack({ conversation, event, reload }) {
+  const allowed = may("runs:act");
+  const busy = Boolean(conversation.active_run);
+  const why = allowed ? "Cancel what is under way first." : "Your key has no right to act on runs: runs:act.";
+  const does = () => request("POST", `v1/conversations/${conversation.id}/withdraw`, {
+    body: { after: event.position - 1 }, headers: { "Idempotency-Key": fresh() },
+  });
+  const press = () => confirm({
+    title: "Take back from here?", label: "Take back", does, done: reload,
+    text: "Models do not see this message any more, nor what follows it: the way out if a provider refuses it. It stays in the log.",
+  });
+  return html`<button class="small" disabled=${!allowed || busy} title=${!allowed || busy ? why : undefined} onClick=${press}>take back</button>`;
+}
+
 function Active({ id, news }) {
   const { data: run, reload } = useLive((signal) => request("GET", `v1/runs/${id}`, { signal }), [id], 5000);
   useEffect(() => void reload(), [news]);
@@ -57,13 +72,15 @@ export default function ConversationPage({ params }) {
   }, [tale.news]);
   if (!data) return html`<h1>Conversation</h1><${Trouble} problem=${problem} />${!problem && html`<p class="faint">Loading…</p>`}`;
   const { usage } = data;
+  const isOfUser = (event) => event.message.role === "user" && event.position && !event.nudge && !event.withdrawn;
+  const back = (event) => isOfUser(event) && html`<${TakeBack} conversation=${data} event=${event} reload=${reload} />`;
   return html`<div class="row"><h1>${line(data.title ?? "Conversation", 80)}</h1><${Status} status=${data.status} /><code class="id">${data.id}</code><${Copy} text=${data.id} />
       ${state === "reconnecting" && html`<span class="stream wait" role="status">reconnecting: this is what was</span>`}
       ${state instanceof Error && html`<span class="problem" role="alert">${state.message}</span>`}</div>
     <p class="faint">${line(data.agent?.name ?? data.agent?.model ?? "no agent", 60)} · begun <${Time} at=${data.created_at} /> · ${count(data.entries)} entries · ${""}
       ${count(usage.input_tokens + usage.output_tokens)} tokens · ${money(usage.cost_usd)} · <${To} path="runs" query=${{ conversation_id: data.id }}>its runs<//></p>
     <${Trouble} problem=${problem} />
-    <${Transcript} tale=${tale} state=${state} />
+    <${Transcript} tale=${tale} state=${state} act=${back} />
     ${data.active_run && html`<${Active} id=${data.active_run} news=${tale.news} />`}
     <${Composer} conversation=${data} reload=${reload} />`;
 }

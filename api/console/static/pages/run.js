@@ -104,7 +104,7 @@ export default function RunPage({ params, query }) {
     <${Tabs} label="Parts of the run" tabs=${TABS} chosen=${tab} choose=${(name) => setQuery({ tab: name })} />
     ${tab === "steps" && html`<${Steps} tale=${tale} run=${run} />`}
     ${tab === "waterfall" && html`<${Waterfall} tale=${tale} run=${run} />`}
-    ${tab === "transcript" && html`<${Transcript} tale=${tale} state=${state} fork=${fork} />`}
+    ${tab === "transcript" && html`<${Transcript} tale=${tale} state=${state} act=${fork} />`}
     ${tab === "events" && html`<${Events} tale=${tale} />`}
     ${tab === "more" && html`<${More} run=${run} tale=${tale} />`}`;
 }
