@@ -16,7 +16,7 @@ from palaver.schemas.models import Run
 from .. import operations
 from ..operations import Backend, Caller, StoredEvent
 from ..streams import EventStream, Outlet
-from .completions import about, finish_of, let_go, refusal_of, tool_calls, usage_of
+from .completions import about, answer_of, finish_of, let_go, refusal_of, usage_of
 from .shown import KEEP_ALIVE, LATEST, QUIET
 from .wire import ChatCreate
 
@@ -171,12 +171,11 @@ class ChatStream(EventStream):
         refusal = await refusal_of(self._backend, self._caller, run)
         if refusal is not None:
             return b"data: %b\n\n" % orjson.dumps({"error": refusal[1]})
-        calls = tool_calls(run)
+        _, calls = await answer_of(self._backend, self._caller, run)
         last = b""
         if calls:
             last = self._chunk({"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]})
-            await let_go(self._backend, self._caller, run, "its calls are answered with the next chat completion")
-        last += self._chunk({}, finish_of(run))
+        last += self._chunk({}, finish_of(run, calls))
         if self._usage:
             fields = {**about(run, "chat.completion.chunk"), "choices": [], "usage": usage_of(run.usage)}
             last += b"data: %b\n\n" % orjson.dumps(fields)

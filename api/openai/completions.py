@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from palaver.errors import StateConflict
+from palaver.errors.sentences import Sentence
+from palaver.events import EventKind
 from palaver.schemas.arguments import as_json
 from palaver.schemas.models import Run, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
@@ -57,42 +59,50 @@ def _error(kind: str, code: str, message: str, run: Run) -> dict[str, Any]:
 
 
 async def completion_of(backend: Backend, caller: Caller, run: Run) -> dict[str, Any]:
-    calls = tool_calls(run)
-    text = run.output
-    if calls:
-        text = await _text_beside_calls(backend, run)
-        await let_go(backend, caller, run, "its calls are answered with the next chat completion")
+    text, calls = await answer_of(backend, caller, run)
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
     choice = {
         "index": 0,
         "message": {**message, "tool_calls": calls} if calls else message,
         "logprobs": None,
-        "finish_reason": finish_of(run),
+        "finish_reason": finish_of(run, calls),
     }
     return {**about(run, "chat.completion"), "choices": [choice], "usage": usage_of(run.usage)}
 
 
-async def _text_beside_calls(backend: Backend, run: Run) -> str | None:
-    message = await operations.last_message(backend, run.conversation_id)
-    said = None if message is None else message.data["message"]
-    return said["content"] if said and isinstance(said["content"], str) and said["content"] else None
-
-
-def tool_calls(run: Run) -> list[dict[str, Any]]:
-    """Return the calls that a run waits for, as chat completions have them."""
-    return [
+async def answer_of(backend: Backend, caller: Caller, run: Run) -> tuple[str | None, list[dict[str, Any]]]:
+    """Return the text and the calls that a completion ends with. A run that waits for the client ends so, as the client
+    takes its calls over; so has one that the same request is answered with again."""
+    if run.status is RunStatus.REQUIRES_ACTION:
+        await operations.hand_over(backend, run, caller)
+    elif run.output != "":
+        return run.output, []
+    taken, said = set[str](), dict[str, Any]()
+    async with aclosing(operations.read_log(backend, run.conversation_id, newest_first=True)) as pages:
+        async for entry in (entry async for page in pages for entry in page if entry.run_id == run.id):
+            said = entry.data.get("message", {})
+            if entry.type == EventKind.TOOL_FINISHED and said["content"] == Sentence.TAKEN_OVER:
+                taken.add(said["call_id"])
+            elif entry.type == EventKind.MESSAGE_CREATED and said["role"] == "assistant":
+                break
+    if not taken:
+        return run.output, []
+    calls = [
         {
-            "id": action.call_id,
+            "id": call["id"],
             "type": "function",
-            "function": {"name": action.tool, "arguments": as_json(action.arguments)},
+            "function": {"name": call["name"], "arguments": as_json(call["arguments"])},
         }
-        for action in run.pending_actions
-        if run.status is RunStatus.REQUIRES_ACTION
+        for call in said["tool_calls"]
+        if call["id"] in taken
     ]
+    return said["content"] if isinstance(said["content"], str) and said["content"] else None, calls
 
 
-def finish_of(run: Run) -> str:
+def finish_of(run: Run, calls: Sequence[Any]) -> str:
     """Return the reason why a completion ends."""
+    if calls:
+        return "tool_calls"
     if run.stop_reason is StopReason.CONTENT_FILTER:
         return "content_filter"
     return FINISHES[run.status]

@@ -34,7 +34,7 @@ from .batches.keeping import (
 from .bulk import Bulk, BulkResult, act_on_runs
 from .callers import read_caller
 from .clearing import clear_conversation
-from .control import InputOutcome, act, cancel, delete_run
+from .control import InputOutcome, act, cancel, delete_run, hand_over
 from .conversation_events import PlacedSlice, read_conversation_events, watch_conversation
 from .conversation_lists import count_conversations, list_conversations, read_conversations
 from .conversations import (
@@ -212,6 +212,7 @@ __all__ = [
     "follow",
     "follow_log",
     "fork",
+    "hand_over",
     "has_unheard_words",
     "is_away",
     "is_kept",

@@ -84,6 +84,24 @@ async def act(
     return InputOutcome(await within_deadline(backend.store.runs.get(run_id)), acted.replayed)
 
 
+async def hand_over(backend: Backend, run: Run, caller: Caller) -> None:
+    """End a run that waits for outputs of its client alone, as the client takes its calls over. One that has ended, or
+    whose calls were answered meanwhile, stays as it is.
+
+    Raises:
+        UnknownRun: there is no such run (any more).
+        NotDurable, StoreUnavailable: it was not done, or not safely.
+    """
+    calls = [action.call_id for action in run.pending_actions]
+    try:
+        acted, unsafe = await durable_reply(backend.store.control.hand_over(run.id, calls, by=caller.name))
+    except StateConflict:
+        return
+    await backend.follow_up(acted.settled)
+    if unsafe:
+        raise unsafe
+
+
 async def delete_run(backend: Backend, run_id: str) -> None:
     """Delete a run that has ended, with its events and its messages.
 

@@ -29,6 +29,7 @@ class Sentence(StrEnum):
     """With the name of the tool that ends the run."""
     NO_WORKER = "For an hour no worker has taken from the queue %s."
     POISONOUS = "Step %s lost its worker %d times; it may be what ends them."
+    TAKEN_OVER = "The client took this call over: what came of it is not known here."
     NO_OUTPUT = "The client gave no output within %s s."
     NO_DECISION = "Nobody decided in time, so the tool call was denied."
     DENIED = "The user denied this tool call."

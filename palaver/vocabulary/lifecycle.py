@@ -97,7 +97,7 @@ class StopReason(StrEnum):
     """Why a run ended. Each reason belongs to exactly one terminal status."""
 
     END_TURN = "end_turn"
-    """The model answered without asking for a tool, or a tool ended the run."""
+    """The model answered without asking for a tool, a tool ended the run, or the client took the calls over."""
     MAX_STEPS = "max_steps"
     """The next model call would exceed the run's ``max_steps``."""
     MAX_TOKENS = "max_tokens"

@@ -451,3 +451,24 @@ async def _expire(driver: StoreDriver, run_id: str, call_id: str) -> None:
     held = orjson.loads(await driver.redis.hget(step, name))
     await driver.redis.hset(step, name, orjson.dumps({**held, "until": 1}))
     await driver.redis.zadd(keys.due("00"), {f"{run_id}/{name}": 1})
+
+
+async def test_calls_that_a_client_takes_over_end_the_run(driver: StoreDriver) -> None:
+    run_id, _ = await driver.turn("o1", "o2", client=["o1", "o2"])
+    acted = await driver.store.control.hand_over(run_id, ["o1", "o2"], by="desk")
+    assert acted.settled.deliveries == ()
+    run = await driver.get(run_id)
+    assert (run.status, run.stop_reason, run.cancel) == (RunStatus.COMPLETED, StopReason.END_TURN, None)
+    results = [
+        event.data["message"]["content"] for event in await driver.events(run_id) if event.type == "tool.finished"
+    ]
+    assert results == ["The client took this call over: what came of it is not known here."] * 2
+    with pytest.raises(StateConflict) as refused:
+        await driver.store.control.hand_over(run_id, ["o1"])
+    assert refused.value.code == "run_ended"
+
+
+async def test_a_run_that_waits_for_a_person_too_waits_on(driver: StoreDriver) -> None:
+    run_id, _ = await driver.turn("o1", "p1", client=["o1"], approval=["p1"])
+    await driver.store.control.hand_over(run_id, ["o1"])
+    assert (await driver.get(run_id)).status is RunStatus.REQUIRES_ACTION

@@ -72,7 +72,10 @@ async def test_a_call_of_the_clients_tool_ends_it_and_the_next_one_goes_on(there
     await there.api.ask(run, call("call_1", "client_tool", "weather"))
     (made,) = await creating
     assert (made.id, made.function.name) == ("call_1", "weather")
-    assert (await there.api.read(run))["status"] == "cancelled"
+    ended = await there.api.read(run)
+    assert (ended["status"], ended["stop_reason"], ended["cancel"]) == ("completed", "end_turn", None)
+    page = (await there.api.client.get(f"/v1/conversations/{run['conversation_id']}/messages")).json()["data"]
+    assert page[-1]["content"].startswith("The client took this call over")
     asked = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     messages: Any = [
         *HELLO,
@@ -85,6 +88,38 @@ async def test_a_call_of_the_clients_tool_ends_it_and_the_next_one_goes_on(there
     assert (await answering).choices[0].message.content == "Sunny."
     page = (await there.api.client.get(f"/v1/conversations/{after['conversation_id']}/messages")).json()["data"]
     assert [message["role"] for message in page] == ["user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_one_that_comes_again_with_its_key_has_the_same_calls(there: OpenAiWorld, streams: bool) -> None:
+    async def calls() -> Any:
+        made = await there.client.chat.completions.create(
+            model=MODEL, messages=HELLO, tools=TOOLS, stream=streams, extra_headers={"Idempotency-Key": "k"}
+        )
+        if not streams:
+            (choice,) = made.choices
+            return choice.finish_reason, choice.message.content, [each.id for each in choice.message.tool_calls]
+        deltas = [chunk.choices[0] async for chunk in made]
+        text = "".join(each.delta.content or "" for each in deltas)
+        found = [call.id for each in deltas for call in each.delta.tool_calls or ()]
+        return deltas[-1].finish_reason, text, found
+
+    creating = asyncio.create_task(calls())
+    run = await there.newest()
+    opened = [call(name, "client_tool", "weather") for name in ("call_1", "call_2")]
+    await there.api.ask(run, *opened)
+    first = await creating
+    assert first == ("tool_calls", "" if streams else None, ["call_1", "call_2"])
+    assert await calls() == first
+    assert len((await there.api.client.get("/v1/runs")).json()["data"]) == 1
+
+
+async def test_calls_that_the_client_takes_are_no_cancels_in_counts(there: OpenAiWorld) -> None:
+    creating = asyncio.create_task(there.client.chat.completions.create(model=MODEL, messages=HELLO, tools=TOOLS))
+    await there.api.ask(await there.newest(), call("call_1", "client_tool", "weather"))
+    await creating
+    runs = (await there.api.client.get("/v1/statistics")).json()["total"]["runs"]
+    assert (runs["completed"], runs["cancelled"]) == (1, 0)
 
 
 @pytest.mark.parametrize("streams", [False, True])

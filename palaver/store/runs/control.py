@@ -63,9 +63,13 @@ class RunControl:
                 (``conversation_full``, ``steering_full``).
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
+        return await self._act(run_id, tuple(map(_new_item, items)), by, idempotency_key)
+
+    async def _act(self, run_id: str, items: tuple[NewItem, ...], by: str | None, idempotency_key: str | None) -> Acted:
         conversation_id = await self._runs.conversation_of(run_id)
-        new = tuple(map(_new_item, items))
-        what = orjson.dumps([item._asdict() for item in new]).decode()
+        # What only this process says of an item is no part of a client's request.
+        said = [{name: value for name, value in item._asdict().items() if name != "ends"} for item in items]
+        what = orjson.dumps(said).decode()
         key = IdempotencyRecord.of(idempotency_key, run_id, what, by)
         act = Act(
             run=keys.of_run(run_id, conversation_id),
@@ -73,9 +77,15 @@ class RunControl:
             fingerprint=key.fingerprint,
             request=key.request,
             by=orjson.dumps(by),
-            items=new,
+            items=items,
         )
         return await durable_reply(self._scripts.run_durably(act), partial(_acted, run_id, len(items)))
+
+    async def hand_over(self, run_id: str, calls: Sequence[str], *, by: str | None = None) -> Acted:
+        """End a run that waits for outputs of these calls alone: the client takes them over. Each has a result that
+        says so. Raises as `act`."""
+        items = tuple(NewItem("output", call_id, text=Sentence.TAKEN_OVER, ends=True) for call_id in calls)
+        return await self._act(run_id, items, by, None)
 
     async def retry(
         self,

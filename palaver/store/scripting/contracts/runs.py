@@ -180,6 +180,8 @@ class NewItem(NamedTuple):
     is_error: bool = False
     now: bool = False
     """Abort a model call that is under way (pause)."""
+    ends: bool = False
+    """End the run with this result, without another call of the model (output)."""
 
 
 Resolution = Literal["approve", "deny", "edit", "output", "answer", "expired", "cancelled"]

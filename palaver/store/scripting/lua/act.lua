@@ -89,6 +89,7 @@ for _, item in ipairs(args.items) do
   for _, action in ipairs(targets[item] or {}) do
     local id
     if item.type == ItemType.ANSWER then answer(item, action) else id = apply_decision(item, action, by) end
+    if item.ends then redis.call('HSET', RUN, 'ending', '') end
     if id then answered[id] = true end
   end
   -- From here on it does not follow its parent, if it has one, in that.
