@@ -377,3 +377,60 @@ def test_text_stays_in_its_place_when_a_secret_goes(monkeypatch: pytest.MonkeyPa
     reply = streamed(reader(), stream)[0]
     (sent,) = _sent(Message(role="assistant", content=reply.content), reply.opaque)
     assert [each.get("text") for each in sent] == ["key [redacted].", None, "And so on."]
+
+
+CITED = {
+    "type": "web_search_result_location", "cited_text": "Blue.", "url": "https://example.com", "title": "Sky",
+    "encrypted_index": "Eo8BCioIAhgB\u00e9==", "n": 1.10,
+}  # fmt: skip
+RAW = '{"type": "web_search_result_location", "n": 1.10, "encrypted_index": "E\\u00e9=="}'
+"""A source as its provider wrote it: digits and escapes are kept."""
+
+
+def cited_stream() -> bytes:
+    delta = (
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":1,"delta":{"type":"citations_delta",'
+    )
+    first = block(1, {"type": "text", "text": "", "citations": []}, ends=False)
+    said = event("content_block_delta", index=1, delta={"type": "text_delta", "text": "It is blue."})
+    source = delta + b'"citation":' + RAW.encode() + b"}}\n\n"
+    end = event("content_block_stop", index=1)
+    return start() + text(0, "The sky: ") + first + source + said + source + end + ending("end_turn")
+
+
+def cited_document() -> bytes:
+    return (
+        '{"id":"msg_1","type":"message","stop_reason":"end_turn","content":[{"type":"text","text":"The sky: "},'
+        '{"type":"text","text":"It is blue.","citations":[' + RAW + "," + RAW + "]}]}"
+    ).encode()
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_sources_go_back_with_their_text_as_they_came(streams: bool) -> None:
+    reader: AnswerReader = MESSAGES.reader(max_calls=5)
+    reader.feed(cited_stream()) if streams else reader.read(cited_document())
+    reply = reader.reply()
+    assert reply.content == "The sky: It is blue."
+    sent = MESSAGES.message(Message(role="assistant", content=reply.content), reply.opaque)
+    assert f'{{"type":"text","text":"It is blue.","citations":[{RAW},{RAW}]}}'.encode() in sent
+    assert b'{"type":"text","text":"The sky: "}' in sent
+    assert b"citations" not in MESSAGES.plain(sent)
+    assert MESSAGES.plain(sent).count(b'"type":"text"') == 2
+    assert MESSAGES.parsed(sent)[0].text == "The sky: \nIt is blue."
+
+
+def test_an_answer_without_sources_is_a_text_alone() -> None:
+    reader: AnswerReader = MESSAGES.reader(max_calls=5)
+    reader.read(json.dumps({"type": "message", "stop_reason": "end_turn", "content": [
+        {"type": "text", "text": "Blue.", "citations": None}, {"type": "text", "text": "Yes.", "citations": []},
+    ]}).encode())  # fmt: skip
+    assert reader.reply().opaque == ""
+
+
+def test_a_source_of_nothing_or_of_another_kind_spoils_no_answer() -> None:
+    odd = event("content_block_delta", index=7, delta={"type": "citations_delta", "citation": CITED})
+    odd += event("content_block_delta", index=0, delta={"type": "citations_delta", "citation": "x"})
+    reader: AnswerReader = MESSAGES.reader(max_calls=5)
+    reader.feed(start() + text(0, "Blue.") + odd + ending("end_turn"))
+    reply = reader.reply()
+    assert (reply.content, reply.opaque) == ("Blue.", "")

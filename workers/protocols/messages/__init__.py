@@ -49,10 +49,10 @@ class Messages:
         return [blocks.written("assistant", asks), blocks.written("user", answers)]
 
     def plain(self, text: bytes) -> bytes:
-        """Without thoughts, and whatever else is of no kind that is known here."""
+        """Without thoughts, sources of texts, and whatever else is of no kind that is known here."""
         message: dict[str, Any] = orjson.loads(text)
         pairs = zip(elements(members(text.decode())["content"]), message["content"], strict=True)
-        plain = (raw.encode() for raw, block in pairs if block["type"] in blocks.PLAIN)
+        plain = (blocks.uncited(raw, block) for raw, block in pairs if block["type"] in blocks.PLAIN)
         return blocks.written(message["role"], plain)
 
     def in_words(self, text: bytes) -> bytes:

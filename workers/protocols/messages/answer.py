@@ -12,7 +12,7 @@ from palaver.vocabulary.limits import limit_of
 from ..answer_reader import EventStreamReader
 from ..bounds import Parts
 from ..port import PAUSE, WITHHELD, ModelReply
-from ..verbatim import entries, members
+from ..verbatim import elements, entries, members
 from .answer_blocks import Block, Blocks
 
 _OUT_OF_WINDOW: Final = "model_context_window_exceeded"
@@ -51,6 +51,8 @@ class MessagesReader(EventStreamReader):
                 delta = event.get("delta")
                 if type(delta) is not dict:
                     delta = self._odd.fields(delta, "delta")
+                if delta.get("type") == "citations_delta":
+                    return self._cite(event, payload)
                 return self._delta(delta, event.get("index"))
             case "content_block_start":
                 return self._begin(event, payload)
@@ -127,6 +129,15 @@ class MessagesReader(EventStreamReader):
                 self._blocks.add(block, "signature", piece)
         return ""
 
+    def _cite(self, event: dict[str, Any], payload: bytes) -> str:
+        """Take in a source of a text, which is sent back with it as it came; answers no text."""
+        parts, block = Parts(), self._blocks.at(self._index(event))
+        parts.admit(event)
+        parts.admit(event["delta"])
+        if block is not None and isinstance(event["delta"].get("citation"), dict):
+            self._blocks.cite(block, [members(members(payload)["delta"])["citation"]])
+        return ""
+
     def _say_in(self, block: Block, text: str) -> str:
         text = self._say(text)
         block.text.append(text)
@@ -169,7 +180,12 @@ class MessagesReader(EventStreamReader):
             identity, name = (self._odd.text(whole.get(each), f"the {each} of a tool call") for each in ("id", "name"))
             given = "" if whole.get("input") is None else members(raw)["input"]
             self._calls.add(place, identity=identity, name=name, given=given)
-        return self._say_in(block, self._odd.text(whole.get("text"), "the text of a block")) if kind == "text" else ""
+        if kind != "text":
+            return ""
+        if isinstance(cited := whole.get("citations"), list):
+            Parts().admit(cited)
+            self._blocks.cite(block, elements(members(raw)["citations"]))
+        return self._say_in(block, self._odd.text(whole.get("text"), "the text of a block"))
 
     def _stop(self, reason: object, details: object) -> None:
         """Take in why the answer ended."""

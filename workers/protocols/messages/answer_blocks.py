@@ -3,7 +3,7 @@ what is of no kind that is known here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -23,7 +23,7 @@ _PLAIN: Final = frozenset(("text", "tool_use"))
 class Block:
     """One block."""
 
-    __slots__ = ("ended", "first", "identity", "kind", "pieces", "text")
+    __slots__ = ("cited", "ended", "first", "identity", "kind", "pieces", "text")
 
     def __init__(self, kind: str, first: str, identity: str) -> None:
         self.kind = kind
@@ -32,6 +32,8 @@ class Block:
         """Its JSON, as it began."""
         self.text: list[str] = []
         """Its part of the answer's text."""
+        self.cited: list[str] = []
+        """The JSON of each source of that, as it came."""
         self.pieces: dict[str, list[str]] = {}
         self.ended = False
 
@@ -113,6 +115,11 @@ class Blocks(SentBack):
             block.pieces[name] = [begun] if isinstance(begun, str) else []
         block.pieces[name].append(text)
 
+    def cite(self, block: Block, sources: Sequence[str]) -> None:
+        """Add sources to a text. Raises ResponseTooLarge if all that is sent back is larger than may be."""
+        self.grow(sum(map(len, sources)))
+        block.cited += sources
+
     def so_far(self) -> str:
         """Return the blocks to send back of an answer that was cut off: those that have ended, and are signed where
         they think."""
@@ -130,19 +137,25 @@ class Blocks(SentBack):
         return self._layout(call_ids, cut=False)
 
     def _layout(self, call_ids: Mapping[int, str], *, cut: bool) -> str:
-        if not any(block.is_sent_back for block in self.by_index.values()):
+        if not any(block.is_sent_back or block.cited for block in self.by_index.values()):
             return ""
         layout: list[Any] = []
+        something = False
         for index, block in self.by_index.items():
             if block.kind == "tool_use":
                 layout += [call_ids[index]] if index in call_ids else []
             elif block.is_sent_back:
                 text = _finished(block) if cut else block.json()
-                layout += [raw] if text and (raw := unchanged(text)) else []
+                if text and (raw := unchanged(text)):
+                    layout.append(raw)
+                    something = True
             if block.text:
                 # As the log has it.
-                layout.append(len(redact("".join(block.text))))
-        if not any(isinstance(entry, orjson.Fragment) for entry in layout):
+                length = len(redact("".join(block.text)))
+                cited = unchanged(f"[{','.join(block.cited)}]") if block.cited else None
+                layout.append(length if cited is None else [length, cited])
+                something = something or cited is not None
+        if not something:
             return ""
         return as_stored({BLOCKS: layout}, cut=cut)
 

@@ -28,7 +28,7 @@ OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role in
 CLOSING: Final = b"]}"
 BLOCKS: Final = "blocks"
 """The field with everything that is sent back unchanged, in its order: a block as it came, the id of a call, or how
-many characters of the text are there."""
+many characters of the text are there, and the sources of that."""
 PLAIN: Final = frozenset(("text", "image", "document", "tool_use", "tool_result"))
 """Types of blocks that are written here."""
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
@@ -54,9 +54,17 @@ def content(message: Message) -> list[bytes]:
     return [block for part in message.content for block in _part(part)]
 
 
-def text(string: str) -> list[bytes]:
-    """The block of a text; none if there is nothing to see."""
-    return [_text(string)] if string.strip() else []
+def text(string: str, cited: str = "") -> list[bytes]:
+    """The block of a text with the JSON of what it cites, if it does; none if there is nothing to see."""
+    if not string.strip():
+        return []
+    plain = _text(string)
+    return [plain[:-1] + b',"citations":%b}' % cited.encode() if cited else plain]
+
+
+def uncited(raw: str, block: Mapping[str, Any]) -> bytes:
+    """The block without the sources of its text."""
+    return _text(block["text"]) if "citations" in block else raw.encode()
 
 
 def call(tool_call: ToolCall, place: int) -> bytes:
@@ -105,8 +113,9 @@ def _restored(fields: str, answer_text: str, calls: Mapping[str, bytes]) -> list
             if open_call := open_calls.pop(orjson.loads(raw), None):
                 blocks.append(open_call)
         else:
-            blocks += text(left[: int(raw)])
-            left = left[int(raw) :]
+            length, cited = elements(raw) if raw.startswith("[") else (raw, "")
+            blocks += text(left[: int(length)], cited)
+            left = left[int(length) :]
     # Calls are last: results have to follow.
     blocks += [*text(left), *open_calls.values()]
     while blocks and blocks[-1] in thoughts:
