@@ -14,7 +14,7 @@ _FORMATS: Final = frozenset((
 ))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grammar:
     """The part of JSON Schema that a provider takes."""
 

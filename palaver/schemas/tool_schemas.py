@@ -37,7 +37,7 @@ _NAMED: Final = frozenset(("properties", "patternProperties", "$defs", "definiti
 _CACHED: Final = 512
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ToolGrammar:
     """The rules of a provider for the schema of a tool."""
 
