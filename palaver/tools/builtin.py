@@ -14,6 +14,7 @@ from pydantic import Field
 
 from palaver.errors import ToolError
 from palaver.tools.declaration import tool
+from palaver.vocabulary.durations import names_a_zone
 
 _MAX_POWER: Final = 1000
 _MAX_DIGITS: Final = 2000
@@ -64,6 +65,8 @@ def _value(node: ast.expr) -> float:
 def clock(timezone: str = "UTC") -> str:
     """The current date and time in an IANA time zone, e.g. Europe/Berlin."""
     try:
+        if not names_a_zone(timezone):
+            raise ValueError
         zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ToolError(f"unknown time zone {timezone!r}; use an IANA name such as Europe/Berlin") from None

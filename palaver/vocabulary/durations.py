@@ -1,4 +1,4 @@
-"""Spans of time."""
+"""Spans of time, and time zones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from typing import Annotated, Final
 Seconds = Annotated[float, "seconds"]
 """A time in seconds. Scripts count in milliseconds: the wire converts it (`palaver.store.scripting.contracts.wire`)."""
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+_NO_PLACE: Final = re.compile(r"(?:posix|right)/.*|Factory|localtime|posixrules", re.IGNORECASE)
+"""Files beside those of time zones: the zone of a machine, none at all, and zones whose clocks count leap seconds."""
+
+
+def names_a_zone(text: str) -> bool:
+    """Tell whether the name of a file of the database of time zones is that of a zone, as IANA has them."""
+    return _NO_PLACE.fullmatch(text) is None
 
 
 def in_seconds(text: str) -> float:

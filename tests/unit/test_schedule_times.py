@@ -105,6 +105,19 @@ def test_years_that_were_missed_are_not_counted_one_by_one() -> None:
         (Timing(cron="* * * * *", timezone="Europe/Nowhere"), "/timezone"),
         (Timing(cron="* * * * *", timezone="../../etc/passwd"), "/timezone"),
         (Timing(cron="* * * * *", timezone="Europe"), "/timezone"),
+        *(
+            (Timing(cron="* * * * *", timezone=name), "/timezone")
+            for name in (
+                "Factory",
+                "posixrules",
+                "localtime",
+                "right/UTC",
+                "right/Europe/Berlin",
+                "posix/UTC",
+                "zone.tab",
+                "leapseconds",
+            )
+        ),
         (Timing(cron="*/5 * * * * *"), "/cron"),
         (Timing(cron="60 * * * *"), "/cron"),
         (Timing(cron="0 0 31 2 *"), "/cron"),
@@ -115,5 +128,5 @@ def test_years_that_were_missed_are_not_counted_one_by_one() -> None:
 )
 def test_what_cannot_be_is_refused(timing: Timing, pointer: str) -> None:
     with pytest.raises(Refused) as refused:
-        TickTimes(timing, "x").check_pace(ms(2026, 11, 26, 12))
+        TickTimes(timing, "x").check_new(ms(2026, 11, 26, 12))
     assert [fault.pointer for fault in refused.value.faults] == [pointer]

@@ -114,8 +114,9 @@ def test_the_calculator_never_fails_otherwise(expression: str) -> None:
 
 def test_the_clock_knows_time_zones() -> None:
     assert clock("Asia/Tokyo").endswith("+09:00")
-    with pytest.raises(ToolError, match="IANA"):
-        clock("Mars/Olympus")
+    for name in ("Mars/Olympus", "Factory", "right/UTC", "posixrules", "localtime"):
+        with pytest.raises(ToolError, match="IANA"):
+            clock(name)
 
 
 def test_results_are_text_json_or_cut() -> None:

@@ -48,7 +48,7 @@ async def keep_schedule(
     bearer = bearer_of_order(caller)
     times = times_of(caller.tenant, name, body.timing)
     now = await within_deadline(backend.store.schedules.now())
-    times.check_pace(now)
+    times.check_new(now)
     await _check_run(body.run, backend, caller)
     order = ScheduleOrder(body.run, bearer)
     if len(order.to_json()) > limit_of("schedule_bytes"):

@@ -12,11 +12,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from palaver.errors import Refused
 from palaver.schemas.schedules import Timing
 from palaver.store.scripting.contracts.schedules import NextTick
+from palaver.vocabulary.durations import names_a_zone
 from palaver.vocabulary.limits import limit_of
 
 GRACE: Final = 60_000
 """A tick that is carried out later than this was missed."""
 _FIELDS: Final = 5
+_NO_ZONE: Final = "is not the name of a time zone, such as Europe/Berlin"
 _WINDOWS: Final = tuple(hours * 3_600_000 for hours in (1, 26, 24 * 40, 24 * 400, 24 * 366 * 9))
 """The newest tick of the past is looked for in the last hour, then in the last day, and so on: the ticks of the first
 of these that has any are looked at one by one, and they are no more than in any that long."""
@@ -108,12 +110,14 @@ class TickTimes:
                 return
             yield tick
 
-    def check_pace(self, now: int) -> None:
-        """Check how fast the next ticks follow each other.
+    def check_new(self, now: int) -> None:
+        """Check a schedule that is put: its zone, and how fast the next ticks follow each other.
 
         Raises:
-            Refused: there is none, they are too many, or the jitter is longer than the time between two.
+            Refused: the zone is none of a place, there is no tick, they are too many, or the jitter is longer than the time between two.
         """
+        if not names_a_zone(self._zone.key):
+            raise Refused.at("/timezone", _NO_ZONE)
         ticks = list(islice(self.behind(now), 10))
         if not ticks:
             raise Refused.at("/cron", "never comes")
@@ -130,4 +134,4 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Refused.at("/timezone", "is not the name of a time zone, such as Europe/Berlin") from None
+        raise Refused.at("/timezone", _NO_ZONE) from None
