@@ -46,7 +46,7 @@ TURN = (
 class CommandResult:
     """How a command ended and what it wrote."""
 
-    def __init__(self, api: ScriptedAPI | str, *arguments: str, input: str | None = None) -> None:
+    def __init__(self, api: ScriptedAPI | str, *arguments: str, input: str | bytes | None = None) -> None:
         url = api if isinstance(api, str) else api.url
         result = CliRunner().invoke(app, [*arguments, "--url", url], input=input)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from palaver.cli.layout import print_list
 from palaver.cli.tables import console, since
 from palaver.cli.text import plain
 from palaver.client import Palaver
+from palaver.config.text_files import read_text_file
 from palaver.schemas.batches import Batch, BatchResult
 from palaver.schemas.cells import as_cell
 
@@ -160,10 +160,11 @@ def delete(
 def _cases(path: str) -> Iterator[Any]:
     """The cases of a file: a line that is no JSON is refused, and one that is empty is none."""
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text()
-    except OSError as error:
+        text = options.text_or_stdin("-") if path == "-" else read_text_file(path)
+    except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path}: {error}") from None
-    for number, line in enumerate(text.splitlines(), 1):
+    # JSON may have other ends of lines within a text.
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -238,10 +239,10 @@ def _write(results: Iterator[BatchResult], output: Path | None) -> None:
             typer.echo(json.dumps(to_jsonable_python(result)))
         return
     if output.suffix != ".csv":
-        with output.open("w") as file:
+        with output.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(to_jsonable_python(result)) + "\n" for result in results)
         return
-    with output.open("w", newline="") as file:
+    with output.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [*BatchResult.model_fields])
         writer.writeheader()
         for result in results:

@@ -6,11 +6,11 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
+from palaver.config.text_files import read_text_file, text_in
 from palaver.schemas import models
 from palaver.schemas.filters import OLDEST
 from palaver.vocabulary.durations import in_seconds
@@ -21,7 +21,7 @@ def json_object(what: str) -> Callable[[str], dict[str, Any]]:
 
     def read(text: str) -> dict[str, Any]:
         try:
-            value = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+            value = json.loads(read_text_file(text[1:]) if text.startswith("@") else text)
         except (OSError, ValueError) as error:
             raise typer.BadParameter(f"{text[:80]}: {error}") from None
         if not isinstance(value, dict):
@@ -110,7 +110,12 @@ def approvals(choices: list[str] | None) -> str | list[str] | None:
 
 def text_or_stdin(text: str) -> str:
     """Return what the user says: the text of the argument, or standard input for ``-``."""
-    return sys.stdin.read() if text == "-" else text
+    if text != "-":
+        return text
+    try:
+        return text_in(sys.stdin.buffer.read())
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"standard input is no text: {error}") from None
 
 
 Agent = Annotated[

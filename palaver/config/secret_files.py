@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from palaver.config.text_files import text_in
 from palaver.errors import ConfigurationError
 
 SUFFIX: Final = "_FILE"
@@ -32,12 +33,13 @@ def secret_of(name: str, environment: Mapping[str, str] = os.environ) -> str | N
     if not os.path.isabs(path):
         raise ConfigurationError(f"{name}{SUFFIX} names no absolute path: a secret itself goes into {name}")
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(_MOST + 1)
+        with open(path, "rb") as file:
+            data = file.read(_MOST + 1)
+        text = text_in(data) if len(data) <= _MOST else ""
     except OSError as error:
         raise ConfigurationError(f"{name}{SUFFIX}: cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{name}{SUFFIX}: {path} is not text") from None
-    if len(text) > _MOST:
+    if len(data) > _MOST:
         raise ConfigurationError(f"{name}{SUFFIX}: {path} is longer than {_MOST >> 10} KiB, which no secret is")
     return text.strip() or None

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
+from palaver.config.text_files import read_text_file
 from palaver.errors import ConfigurationError
 from palaver.vocabulary.names import did_you_mean
 
@@ -31,7 +32,7 @@ def read_toml(path: Path, variable: str) -> dict[str, Any]:
         ConfigurationError: when it cannot be read; names the environment variable that points at it.
     """
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(read_text_file(path))
     except OSError as error:
         raise ConfigurationError(f"{variable}: cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

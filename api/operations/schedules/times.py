@@ -114,7 +114,8 @@ class TickTimes:
         """Check a schedule that is put: its zone, and how fast the next ticks follow each other.
 
         Raises:
-            Refused: the zone is none of a place, there is no tick, they are too many, or the jitter is longer than the time between two.
+            Refused: the zone is none of a place, there is no tick, they are too many, or the jitter is longer than the
+                time between two.
         """
         if not names_a_zone(self._zone.key):
             raise Refused.at("/timezone", _NO_ZONE)
