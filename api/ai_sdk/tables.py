@@ -27,6 +27,7 @@ WAITS: Final[Mapping[str, str]] = MappingProxyType(
         WaitReason.QUESTION: "A service has a question for a person.",
         WaitReason.AGENT_RUN: "Another agent works on this.",
         WaitReason.REMOTE_TASK: "A service works on this.",
+        WaitReason.STORE: "The server cannot go on yet.",
     }
 )
 """A sentence for a person who waits, by reason."""

@@ -32,6 +32,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.QUESTION: "answer to a question",
     WaitReason.REMOTE_TASK: "task of a server",
     WaitReason.AGENT_RUN: "run of an agent",
+    WaitReason.STORE: "store",
 }
 """Words for each reason for which nobody works on a run."""
 _NO_ROOM: Final[Mapping[str, str]] = {
@@ -42,6 +43,13 @@ _NO_ROOM: Final[Mapping[str, str]] = {
     "outage": "calls fail one after the other, and one at a time tries again",
 }
 """Why a provider has no room for a call, by the code of ``run.waiting``."""
+_NOT_WRITTEN: Final[Mapping[str, str]] = {
+    "memory": "Redis is out of memory",
+    "disk": "Redis cannot write to its disk",
+    "replica": "this Redis is a replica",
+    "replicas": "Redis has too few replicas",
+}
+"""Why the store takes no writes, likewise."""
 _QUEUES: Final = {kind.name: kind.queue for kind in KINDS}
 """Of each kind: older servers do not say in which queue a step is."""
 _NO_SERVICE: Final[Mapping[str, str]] = {
@@ -272,6 +280,8 @@ def waiting(run: Run) -> str:
         parts = ["outage of the provider"]
     if run.waiting.reason is WaitReason.TENANT_LIMIT:
         parts = [_CAPS.get(run.waiting.code or "", parts[0])]
+    if run.waiting.reason is WaitReason.STORE:
+        parts = [f"store takes no writes: {_NOT_WRITTEN.get(run.waiting.code or '', run.waiting.code)}"]
     if run.waiting.position:
         parts.append(f"place {run.waiting.position}")
     if run.waiting.run_id:

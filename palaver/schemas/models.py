@@ -231,7 +231,7 @@ class Waiting(BaseModel):
     ``provider:NAME`` or ``key:VARIABLE``; ``refused_key:PROVIDER``, whose key the provider refuses; or ``queue:NAME``,
     from which no worker takes. With ``tenant_limit`` the cap. With ``service_cooldown`` the ``limit_key`` of the
     service and what a provider's code says: ``crm:cooldown``, ``crm:max_in_flight``, ``crm:requests_per_minute`` or
-    ``crm:outage``."""
+    ``crm:outage``. With ``store`` why that takes no writes: ``memory``, ``disk``, ``replica`` or ``replicas``."""
     position: int | None = None
     """The place of its step among those of the tenant that wait, from 1; with ``max_in_flight``."""
 

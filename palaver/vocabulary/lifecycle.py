@@ -169,6 +169,9 @@ class WaitReason(StrEnum):
     """A server works on a tool call for longer; the one that ``code`` names is asked again at ``until``."""
     AGENT_RUN = "agent_run"
     """A call waits for the run of another agent; ``run_id`` names it."""
+    STORE = "store"
+    """The store takes no writes; ``code`` says why: ``memory``, ``disk``, ``replica`` or ``replicas``. No record says
+    so: it is found when the run is read."""
 
 
 class StepState(StrEnum):

@@ -18,6 +18,7 @@ from palaver.errors import ErrorClass, classify
 from palaver.stack.ports import free_port
 from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
+from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.server.preflight import Preflight
 from palaver.tools import ToolSet, load_tools
 from tests.unit.api_world import BODY, PROVIDERS, RUN_ID, RecordingPublisher, assert_problem
@@ -35,6 +36,7 @@ async def refused_by(server: RedisServer, *, durability: str = "server") -> Asyn
     settings = Settings(redis_url=server.url, durability=durability)
     async with Store.connect(settings) as store:
         await store.tools.publish(ToolSet.of(each.declaration for each in load_tools(())), ("tools",))
+        await store.fleet.report(WorkerReport("w-1", ("model",), 0, 1, draining=False, providers=("fake",)))
         app = create_app(settings, store, RecordingPublisher(), PROVIDERS, {})
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with (
@@ -86,35 +88,50 @@ async def no_replica(redis: Redis) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refuse", "why", "word", "advice"),
+    ("refuse", "why", "word", "code"),
     [
-        (no_disk, "The store takes no writes: Redis cannot write to its disk.", "MISCONF", "make room on its disk"),
-        (no_replica, "The store takes no writes: Redis has too few replicas.", "NOREPLICAS", "connect its replicas"),
-        (no_memory, "The store takes no writes: Redis is out of memory.", "OOM", "raise its maxmemory"),
-        (a_replica, "The store takes no writes: this Redis is a replica.", "READONLY", "name the primary"),
+        (
+            no_disk,
+            "The store takes no writes: Redis cannot write to its disk.",
+            "MISCONF make room on its disk",
+            "disk",
+        ),
+        (no_replica, "The store takes no writes: Redis has too few replicas.", "NOREPLICAS connect its", "replicas"),
+        (no_memory, "The store takes no writes: Redis is out of memory.", "OOM raise its maxmemory", "memory"),
+        (a_replica, "The store takes no writes: this Redis is a replica.", "READONLY name the primary", "replica"),
     ],
     ids=["no disk", "no replica", "no memory", "a replica"],
 )
 async def test_one_that_takes_no_writes_is_not_ready_and_the_cause_is_named(
-    refuse: Callable[[Redis], Awaitable[None]], why: str, word: str, advice: str
+    refuse: Callable[[Redis], Awaitable[None]], why: str, word: str, code: str
 ) -> None:
     with RedisServer() as server:
         async with refused_by(server) as client, Redis.from_url(server.url) as redis:
             assert (await client.get("/readyz")).status_code == 200
+            run = (await client.post("/v1/runs", json=BODY)).json()
+            assert (await client.get(f"/v1/runs/{run['id']}")).json()["waiting"] == run["waiting"] is None
             if refuse is no_disk:
                 shutil.rmtree(server.data_dir)
             await refuse(redis)
             try:
                 unready = assert_problem(await client.get("/readyz"), 503, "not_ready")
                 assert unready["detail"] == why
-                submitted = await client.post("/v1/conversations", json={})
-                full = refuse is no_memory
-                refused = assert_problem(submitted, 503, "store_nearly_full" if full else "unavailable")
-                assert full or refused["detail"] == why
+                refused = (await client.post("/v1/conversations", json={})).json()
+                # Whether its memory is full is looked at once a second, before it is asked.
+                full = refuse is no_memory and refused["code"] == "store_nearly_full"
+                assert full or (refused["status"], refused["code"], refused["detail"]) == (503, "unavailable", why)
                 found = await asyncio.to_thread(Preflight(Settings(redis_url=server.url), "api").look)
                 wrong = {finding.check: finding for finding in found if finding.level == "error"}
-                assert word in wrong["writes"].found
+                refusal, advice = word.split(" ", 1)
+                assert refusal in wrong["writes"].found
                 assert advice in wrong["writes"].advice
+
+                async def says_so() -> bool:
+                    listed = (await client.get("/v1/runs")).json()["data"][0]["waiting"]
+                    read = (await client.get(f"/v1/runs/{run['id']}")).json()["waiting"]
+                    return bool(listed == read and read and (read["reason"], read["code"]) == ("store", code))
+
+                await aeventually(says_so)
                 # Nobody's rights are to blame.
                 assert not wrong.keys() & {"rights", "commands", "login"}
             finally:

@@ -1,4 +1,4 @@
-"""Files as Excel, PowerShell and editors of Windows write them: with a mark of their encoding, and other ends of lines."""
+"""Files as Excel, PowerShell and editors of Windows write them: with a mark of their encoding, and other line ends."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, TypeVar, assert_never
+from typing import Any, Final, TypeGuard, TypeVar, assert_never
 from uuid import UUID
 
 from palaver.config.settings import Settings
@@ -22,6 +22,7 @@ from palaver.store.reading.events import LogEntry, from_log
 from palaver.store.reading.known_runs import KnownRuns, is_behind
 from palaver.store.reading.places import say_places
 from palaver.store.redis import keys
+from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, Fields, now_ms
 from palaver.store.redis.reach import reach
 from palaver.store.redis.visits import is_away
@@ -38,7 +39,7 @@ from palaver.vocabulary.ids import (
     shard_of,
     tenant_of,
 )
-from palaver.vocabulary.lifecycle import WaitReason
+from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 from palaver.vocabulary.limits import KIB
 
 log = logging.getLogger("palaver.store.reading.reading")
@@ -47,6 +48,7 @@ _LARGE: Final = 64 * KIB
 """Bytes of a run after which others get a turn on the loop: it takes a millisecond or more to read."""
 _TRIES: Final = 64
 """Shards that are tried for a new conversation, while servers of some are away."""
+_GO_ON: Final = frozenset({RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING})
 T = TypeVar("T")
 
 
@@ -61,9 +63,10 @@ class LogExtent:
 class Reading:
     """Reads; changes nothing."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, capacity: Capacity) -> None:
         self._redis = redis
         self._scripts = scripts
+        self._capacity = capacity
         self._known = KnownRuns()
         self.shards = all_shards(settings.shards)
 
@@ -131,7 +134,17 @@ class Reading:
         await self._say_who_is_ahead(readable)
         await say_places(self._redis, readable)
         await say_what_waits_below(self._redis, readable)
-        return runs
+        return await self._with_refusal(runs)
+
+    async def _with_refusal(
+        self, runs: Sequence[tuple[Run, int] | CorruptRecord]
+    ) -> Sequence[tuple[Run, int] | CorruptRecord]:
+        """Let those that nothing else holds up say that the store takes no writes, while it does not. A run that was
+        read before is not changed."""
+        if not any(_is_free(run) for run in runs) or (why := await self._capacity.refusal()) is None:
+            return runs
+        waits = {"waiting": Waiting(reason=WaitReason.STORE, code=why)}
+        return [(run[0].model_copy(update=waits), run[1]) if _is_free(run) else run for run in runs]
 
     async def _say_who_is_ahead(self, runs: Sequence[Run]) -> None:
         behind = [run for run in runs if is_behind(run)]
@@ -265,6 +278,11 @@ def _active(fields: Fields) -> str:
     """Return the id of the active run of a conversation; empty if there is none, or if it is no id."""
     run_id = fields.get(b"active", b"").decode(errors="replace")
     return run_id if is_id("run", run_id) else ""
+
+
+def _is_free(run: tuple[Run, int] | CorruptRecord) -> TypeGuard[tuple[Run, int]]:
+    """Tell whether a run would go on now, as far as its record says."""
+    return not isinstance(run, CorruptRecord) and run[0].waiting is None and run[0].status in _GO_ON
 
 
 def _readable(record: T | CorruptRecord) -> T:

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.visits import ask_each, is_away, whole
+from palaver.telemetry.outage_log import outage_reason
 from palaver.vocabulary.ids import all_shards, parts_of_tenant
 from palaver.vocabulary.limits import count_exceeded
 
 _FRESH: Final = 1.0
 """Seconds for which a memory reading is reused: a process asks Redis no more often, however many runs are submitted."""
+
+_REFUSALS: Final = {"OOM": "memory", "MISCONF": "disk", "READONLY": "replica", "NOREPLICAS": "replicas"}
 
 _COUNTED_FOR: Final = 10.0
 """Seconds for which a count of the runs in very many shards is reused."""
@@ -58,6 +61,8 @@ class Capacity:
         self._counted_at: float | None = None
         self._taken_before = 0
         """The number of bytes taken in before the reading was requested."""
+        self._refusal: str | None = None
+        self._asked_at: float | None = None
 
     async def memory(self) -> Memory:
         """The memory reading, at most a second old."""
@@ -93,6 +98,20 @@ class Capacity:
         if not is_away(self._redis, key):
             # Refused before it is looked at; and if it is not, it does nothing.
             await self._redis.set(key, b"", xx=True)
+
+    async def refusal(self) -> str | None:
+        """Why the store takes no writes, as `WaitReason.STORE` has it, at most a second old; None if it takes them, or
+        nobody knows."""
+        now = self._clock()
+        if self._asked_at is None or now - self._asked_at >= _FRESH:
+            # As with memory: before the answer.
+            self._asked_at, refusal = now, None
+            try:
+                await self.require_writes()
+            except (RedisError, OSError) as error:
+                refusal = _REFUSALS.get(outage_reason(error).partition(" ")[0].rstrip(":"))
+            self._refusal = refusal
+        return self._refusal
 
     async def runs_of_a_shard(self) -> int:
         """Entries of a shard's due index beyond which it takes no run on. Where a tenant has only a few of the shards,

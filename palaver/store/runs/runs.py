@@ -95,9 +95,8 @@ class Runs(Listing):
     def __init__(
         self, redis: Connection, scripts: Scripts, settings: Settings, capacity: Capacity, vault: Vault
     ) -> None:
-        super().__init__(redis, scripts, settings)
+        super().__init__(redis, scripts, settings, capacity)
         self._vault = vault
-        self._capacity = capacity
         self._settings = settings
 
     async def submit(

@@ -36,7 +36,9 @@ const WAITS = {
   question: () => ["Waits for an answer.", "Answer below."],
   remote_task: (wait) => [html`Waits for a task at another server${until(wait.until)}.`, "Nothing: it is asked again."],
   agent_run: (wait) => [html`Waits for a run below it${wait.run_id ? html`: <${Id} id=${wait.run_id} path=${`runs/${wait.run_id}`} />` : ""}.`, "Look at that run."],
+  store: (wait) => [`Waits until Redis takes writes again: ${NOT_WRITTEN[wait.code] ?? wait.code}.`, "See to Redis: nothing goes on meanwhile, and nothing is lost."],
 };
+const NOT_WRITTEN = { memory: "it is out of memory", disk: "it cannot write to its disk", replica: "it is a replica", replicas: "it has too few replicas" };
 
 function working(run) {
   const [step] = run.current_steps;
