@@ -101,7 +101,7 @@ class Dialect:
         """Its paths that are not below the prefix, as a standard has them elsewhere: ``/.well-known/…``."""
         self.pages: Final = pages
         """Its pages and their files, by their paths, in no document and for who has no key: a browser that follows a
-        link sends none."""
+        link sends none. A path that ends in ``/*`` is for all that have one other part there."""
         self.probes: Final[set[str]] = set()
         """Paths of its routes that want no key."""
         self.unaudited: Final[set[str]] = set()
@@ -119,6 +119,10 @@ class Dialect:
         path: ``*``, ``host:443``."""
         below = path.startswith(self.prefix) and (not self.prefix or path[len(self.prefix) :][:1] in {"", "/"})
         return below or path in self.well_known
+
+    def page(self, path: str) -> Page | None:
+        """Return the page at a path, if there is one."""
+        return self.pages.get(path) or self.pages.get(f"{path.rpartition('/')[0]}/*")
 
     def route(
         self,

@@ -102,13 +102,14 @@ class Access:
         else:
             self.hosts.check(scope, headers)
         key = dialect.key_of(scope, headers)
-        if path in self.opened and self.keys.stores(key):
+        opened = path in self.opened or dialect.page(path) is not None
+        if opened and self.keys.stores(key):
             # It is answered while Redis is away, too, and waits for no issuer.
             return await self._if_known(key)
         caller, live = await self.keys.caller(key)
         if not caller.trusted and path in self.narrow and not self.narrow[path].none:
             caller = self.narrow[path].caller(key)
-        if not caller.trusted and path not in self.opened and not dialect.greets(scope):
+        if not caller.trusted and not opened and not dialect.greets(scope):
             raise InvalidKey() if self.keys.stores(key) else unauthenticated()
         return caller, live
 

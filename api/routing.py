@@ -64,7 +64,7 @@ class Handlers:
                     answer = await (route.endpoint(request) if unseen else _audited(route, request))
                     await answer(scope, receive, send)
                     return
-            if (page := scope["state"]["dialect"].pages.get(path)) is not None:
+            if (page := scope["state"]["dialect"].page(path)) is not None:
                 if scope["method"] not in ("GET", "HEAD"):
                     raise HTTPException(405, headers={"Allow": "GET, HEAD"})
                 await (await page(Request(scope, receive, send)))(scope, receive, send)

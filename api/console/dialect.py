@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 
+from ..auth import routed_path
 from ..dialects import Dialect, Page
 from ..native.problems import MEDIA_TYPE, PROBLEM, respond
 from ..openapi import ErrorFormat
@@ -19,6 +22,8 @@ from .files import StaticFile, fingerprint, read_folder
 PREFIX: Final = "/console"
 _FOLDER: Final = Path(__file__).with_name("static")
 _INDEX: Final = "index.html"
+_NAMES: Final = re.compile(r'^  \["([a-z]+)",', re.MULTILINE)
+"""The lines of the router about pages that are not of one thing."""
 _PLACE: Final = b"{assets}"
 """The words of the index in whose place the folder of all other files is put."""
 
@@ -38,11 +43,20 @@ def _pages(files: Mapping[str, bytes]) -> dict[str, Page]:
     }
     # Relative, as all addresses: a proxy may have taken something off the beginning of the path.
     index = files[_INDEX].replace(_PLACE, folder.removeprefix("/").encode())
-    return {PREFIX: StaticFile(_INDEX, index, forever=False).serve, f"{PREFIX}/": _lead, **served}
+    leads = {
+        f"{PREFIX}/{name}{below}": _lead
+        for name in _NAMES.findall(files["lib/router.js"].decode())
+        for below in ("", "/*")
+    }
+    return {PREFIX: StaticFile(_INDEX, index, forever=False).serve, f"{PREFIX}/": _lead, **leads, **served}
 
 
 async def _lead(request: Request) -> Response:
-    return RedirectResponse(f"../{PREFIX.removeprefix('/')}")
+    """Lead to the page of a path: the console has it behind the ``#``."""
+    rest = routed_path(request.scope).removeprefix(f"{PREFIX}/")
+    query = f"?{request.url.query}" if request.url.query else ""
+    page = f"#/{quote(rest)}{query}" if rest else ""
+    return RedirectResponse(f"{'../' * (rest.count('/') + 1)}{PREFIX.removeprefix('/')}{page}")
 
 
 CONSOLE: Final = Dialect(

@@ -21,6 +21,7 @@ from palaver.store.reading.conversation_feeds import BEGINNING, ConversationFeed
 from palaver.store.reading.events import LogEntry, PlacedEvent
 from palaver.store.reading.reading import Reading
 from palaver.store.redis import keys
+from palaver.store.redis.capacity import Capacity
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import new_conversation_id
 from palaver.vocabulary.limits import limit_of
@@ -198,7 +199,7 @@ class CountedReading(Reading):
     """Counts what is read of logs."""
 
     def __init__(self, redis: Any, scripts: Scripts, settings: Settings) -> None:
-        super().__init__(redis, scripts, settings)
+        super().__init__(redis, scripts, settings, Capacity(redis, settings))
         self.bytes = 0
 
     async def pages(self, conversation_id: str, **how: Any) -> AsyncGenerator[Sequence[LogEntry], None]:

@@ -110,6 +110,33 @@ async def test_all_addresses_are_relative(keyed: World) -> None:
     assert (lead.status_code, lead.headers["location"]) == (307, "../console")
 
 
+@pytest.mark.parametrize(
+    ("path", "leads"),
+    [
+        ("/console/runs/run_00abc", "../../console#/runs/run_00abc"),
+        ("/console/conversations/conv_00abc", "../../console#/conversations/conv_00abc"),
+        ("/console/agents/a%20b%23c", "../../console#/agents/a%20b%23c"),
+        ("/console/runs", "../console#/runs"),
+        ("/console/runs?status=failed&q=a%20b", "../console#/runs?status=failed&q=a%20b"),
+        ("/console/playground", "../console#/playground"),
+        ("/console/runs/", "../../console#/runs/"),
+    ],
+)
+async def test_its_own_paths_lead_to_its_pages(keyed: World, path: str, leads: str) -> None:
+    """Without a key, as a browser follows a link."""
+    lead = await keyed.client.get(path)
+    assert (lead.status_code, lead.headers["location"]) == (307, leads)
+    assert (await keyed.client.post(path)).status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/v1/runs/run_00abc", "/console/runs/run_00abc/events", "/console/nothing/a"])
+async def test_other_paths_are_problems(keyed: World, path: str) -> None:
+    assert_problem(await keyed.client.get(path), 401, "unauthenticated")
+    bearer = {"Authorization": "Bearer key-of-the-operators"}
+    code = "run_not_found" if path.startswith("/v1") else "not_found"
+    assert_problem(await keyed.client.get(path, headers=bearer), 404, code)
+
+
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.relative_to(STATIC).as_posix())
 def test_a_file_asks_nobody_else_and_makes_no_markup_of_texts(path: Path) -> None:
     text = path.read_text()
