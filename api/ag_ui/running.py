@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from palaver.errors import IdempotencyMismatch, Refused, UnknownConversation, Un
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.ids import is_id
+from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..audit import detail, only_read
@@ -25,6 +27,10 @@ from .messages import said_in, snapshot_of
 from .wire import News, RunAgentInput, answer_to_question, client_tools_in, news_in, user_message
 
 _ASIDE: Final = "It was put aside."
+_RUN: Final = "ag_ui.run_id"
+_SAID: Final = "ag_ui.said_to"
+"""Keys of the metadata of a run: the client's name of it, and the run to which its words were said."""
+_WITHOUT_ANSWER: Final = (RunStatus.FAILED, RunStatus.EXPIRED, RunStatus.CANCELLED)
 _EXAMPLE: Final[dict[str, Any]] = {
     "threadId": "thread-1",
     "runId": "run-1",
@@ -98,7 +104,7 @@ async def _served(backend: Backend, caller: Caller, agent: str | None, body: Run
     answered = await _answer(backend, caller, conversation_id, news)
     if answered is not None:
         settled, run = answered
-        if news.said:
+        if news.said and await _run_with(backend, caller, conversation_id, body, news) is None:
             await _say(backend, caller, conversation_id, agent, body, news, on_conflict="steer")
         return await stream_of(backend, caller, body, run, answers=settled, again=not settled)
     if news.said:
@@ -114,25 +120,68 @@ async def _say(
     agent: str | None,
     body: RunAgentInput,
     news: News,
+    *,
+    before: Run | None = None,
     **how: Any,
 ) -> operations.Taken:
-    """Take what the user says on, once."""
+    """Take what the user says on, once. If it was said to a run ``before``, another one answers it; what was taken back
+    since is said anew."""
     operations.require_scope(caller, "runs:submit")
-    submission = Submission(agent=agent, input=(user_message(news.said),), client_tools=client_tools_in(body), **how)
-    key = f"ag_ui {conversation_id} {body.runId}"
+    again = None if before is None or before.withdrawn else before
+    submission = Submission(
+        agent=agent,
+        input=(user_message(news.said),) if again is None else (),
+        client_tools=client_tools_in(body),
+        metadata={_RUN: body.runId, **({} if again is None else {_SAID: again.metadata.get(_SAID, again.id)})},
+        **how,
+    )
+    words, request = _keys(conversation_id, body, news)
+    key = words if before is None else request if again is None else f"{request} again {again.id}"
     return await operations.submit_to_named(backend, conversation_id, submission, caller, key=key)
+
+
+def _keys(conversation_id: str, body: RunAgentInput, news: News) -> tuple[str, str]:
+    """Return the keys under which the words may have been taken on: that of the message, if it has an id, and that of
+    the request."""
+    request = f"ag_ui {conversation_id} {body.runId}"
+    return request if news.name is None else f"ag_ui {conversation_id} said {news.name}", request
 
 
 async def _say_or_repeat(
     backend: Backend, caller: Caller, conversation_id: str, agent: str | None, body: RunAgentInput, news: News
 ) -> operations.Taken:
-    """Take what the user says on, once: beside answers it may have gone into the run that has them now."""
-    try:
-        return await _say(backend, caller, conversation_id, agent, body, news)
-    except IdempotencyMismatch:
-        if not news.answers:
-            raise
-        return await _say(backend, caller, conversation_id, agent, body, news, on_conflict="steer")
+    """Take what the user says on, once: a message that comes again with its id is answered with its run. If that came
+    to no answer, another run answers what was said, unless it is the same request that comes again."""
+    operations.require_scope(caller, "runs:submit")
+    run = await _run_with(backend, caller, conversation_id, body, news)
+    if run is None:
+        try:
+            return await _say(backend, caller, conversation_id, agent, body, news)
+        except IdempotencyMismatch:
+            # The same words came in another request at the same moment.
+            run = await _run_with(backend, caller, conversation_id, body, news)
+            if run is None:
+                raise
+    if run.status in _WITHOUT_ANSWER and run.metadata.get(_RUN) != body.runId:
+        newest = (await operations.read_conversation(backend, conversation_id)).newest_run
+        if run.withdrawn or newest == run.id:
+            return await _say(backend, caller, conversation_id, agent, body, news, before=run)
+    return operations.Taken(run, replayed=True)
+
+
+async def _run_with(
+    backend: Backend, caller: Caller, conversation_id: str, body: RunAgentInput, news: News
+) -> Run | None:
+    """Return the newest run that was to answer these words, if there was one."""
+    keys = _keys(conversation_id, body, news)
+    run = await operations.run_begun_with(backend, keys, caller, beside=conversation_id)
+    if run is None or run.status not in _WITHOUT_ANSWER:
+        return run
+    newest = (await operations.read_conversation(backend, conversation_id)).newest_run
+    with suppress(UnknownRun):
+        latest = await operations.read_run(backend, newest or run.id)
+        return latest if latest.metadata.get(_SAID) == run.id else run
+    return run
 
 
 async def _answer(

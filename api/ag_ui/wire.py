@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
+import orjson
 from pydantic import Field, StringConstraints
 
 from palaver.errors import Refused
@@ -78,6 +80,8 @@ class News(NamedTuple):
     """The newest words of the user, as parts of a message; none if there are none."""
     resumed: Mapping[str, AgAnswer]
     """The entries of ``resume``, by the id of the action."""
+    name: str | None = None
+    """The name of these words: the same for a message with the same id that says the same. None without an id."""
 
 
 def news_in(body: RunAgentInput) -> News:
@@ -113,10 +117,11 @@ def news_in(body: RunAgentInput) -> News:
                 raise Refused.at(f"{place}/role", "must be user or tool: instructions are the agent's own")
     # Those before it were sent by requests of their own, to runs that said nothing.
     said = [] if newest is None else _said(body.messages[newest], f"/messages/{newest}")
+    name = None if newest is None else _name_of(body.messages[newest].get("id"), said)
     if said and body.context:
         text = "\n".join(f"{each.description}: {each.value}" for each in body.context)
         said.insert(0, TextPart(type="text", text=text))
-    return News(answers, tuple(said), resumed)
+    return News(answers, tuple(said), resumed, name)
 
 
 def user_message(said: Sequence[Part]) -> Message:
@@ -213,6 +218,14 @@ def _texts(parts: Sequence[Any], place: str) -> str:
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
             raise Refused.at(f"{place}/{at}", "must be a text: nothing else of a client's tool is sent to models")
     return "".join(part["text"] for part in parts)
+
+
+def _name_of(message_id: Any, said: Sequence[Part]) -> str | None:
+    if not isinstance(message_id, str) or not message_id:
+        return None
+    # Some clients count their messages anew: with other words it is another message.
+    words = [part.model_dump(mode="json") for part in said]
+    return hashlib.sha256(orjson.dumps([message_id, words])).hexdigest()
 
 
 def _said(message: Mapping[str, Any], place: str) -> list[Part]:

@@ -84,6 +84,77 @@ async def test_the_same_run_again_begins_nothing_and_shows_the_thread_first() ->
         assert [(each["role"], each["content"]) for each in shown([], looked)] == said
 
 
+async def _said(api: World, run: dict[str, Any]) -> list[str]:
+    """The words of the user that the log of a run's conversation has."""
+    page = await api.client.get(f"/v1/conversations/{run['conversation_id']}/messages")
+    return [each["content"] for each in page.json()["data"] if each["role"] == "user" and not each.get("withdrawn")]
+
+
+async def test_a_message_that_comes_again_with_its_id_is_not_said_twice() -> None:
+    async with page() as (api, user):
+        user.say("hello")
+        said = user.messages
+        heard = user.begin(user.body())
+        run = await user.active()
+        await api.finish(run, "one")
+        await heard
+        user.messages = said
+        for more in ({}, {"context": [{"description": "time", "value": "noon"}]}, {"tools": [TOOL]}):
+            events = await user.run(user.body(**more))
+            assert events[-1]["result"]["runId"] == run["id"]
+            assert user.messages[-1]["content"] == "one"
+            user.messages = said
+        assert await _said(api, run) == ["hello"]
+        # Some clients count their messages anew.
+        user.messages = [{**said[0], "content": "good day"}]
+        heard = user.begin(user.body())
+        other = await user.active()
+        await api.finish(other, "two")
+        await heard
+        assert await _said(api, run) == ["hello", "good day"]
+        assert len((await api.client.get("/v1/runs")).json()["data"]) == 2
+
+
+async def test_a_message_that_came_to_no_answer_is_answered_by_another_run_and_not_said_twice() -> None:
+    async with page() as (api, user):
+        user.say("hello")
+        said = user.messages
+        runs = list[dict[str, Any]]()
+        for _ in range(3):
+            user.messages = said
+            heard = user.begin(body := user.body())
+            runs.append(await user.active())
+            await api.client.post(f"/v1/runs/{runs[-1]['id']}/cancel")
+            await heard
+            # The same request again begins nothing.
+            user.messages = said
+            await user.run(body)
+        user.messages = said
+        heard = user.begin(user.body())
+        last = await user.active()
+        await api.finish(last, "one")
+        await heard
+        assert await _said(api, last) == ["hello"]
+        listed = [run["id"] for run in (await api.client.get("/v1/runs")).json()["data"]]
+        assert listed == [last["id"], *[run["id"] for run in reversed(runs)]]
+
+
+async def test_what_was_taken_back_is_said_again() -> None:
+    async with page() as (api, user):
+        user.say("hello")
+        said = user.messages
+        heard = user.begin(user.body())
+        run = await user.active()
+        await api.client.post(f"/v1/runs/{run['id']}/cancel", json={"mode": "rollback"})
+        await heard
+        assert await _said(api, run) == []
+        user.messages = said
+        heard = user.begin(user.body())
+        await api.finish(await user.active(), "one")
+        await heard
+        assert await _said(api, run) == ["hello"]
+
+
 async def test_text_that_is_tried_again_is_taken_back() -> None:
     async with page() as (api, user):
         user.say("hello")
@@ -294,6 +365,7 @@ async def test_without_a_name_in_the_path_the_thread_has_its_agent() -> None:
         run = await user.active()
         await api.finish(run)
         assert (await heard).status_code == 200
+        body["messages"] = [{"id": "u2", "role": "user", "content": "hi"}]
         tools = await api.client.post("/ag-ui", json={**body, "runId": "r3", "tools": [TOOL]})
         assert (tools.status_code, "client_tools" in tools.json()["message"]) == (422, True)
 
