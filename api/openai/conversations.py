@@ -229,7 +229,7 @@ def _position(item_id: str) -> int:
 async def _messages(
     backend: Backend, caller: Caller, items: Sequence[Mapping[str, Any]], beside: str | None = None
 ) -> tuple[Message, ...]:
-    given = (await resolved(backend, caller, items, "/items")).read(beside)
+    given = (await resolved(backend, caller, items, "/items", beside=beside)).read(beside)
     if given.answers or given.instructions:
         raise Refused.of_faults([FieldError("/items", "unsupported_content", _NO_PLACE)])
     with refusing("/items"):

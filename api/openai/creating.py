@@ -46,7 +46,11 @@ async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate,
         raise Refused.at("/previous_response_id", why)
     if body.truncation not in (None, "disabled", "auto"):
         raise Refused.at("/truncation", "must be auto or disabled")
-    referring = await resolved(backend, caller, body.input)
+    beside = body.conversation_id
+    if body.previous_response_id is not None:
+        with suppress(UnknownRun):
+            beside = ResponseId.read(body.previous_response_id).run_id
+    referring = await resolved(backend, caller, body.input, beside=beside)
     if body.previous_response_id is not None:
         return await _after_response(backend, caller, body, referring, key)
     if body.conversation is not None:

@@ -68,7 +68,9 @@ class ReferringInput:
         items, said = list[Mapping[str, Any]](), set[str]()
         for item in self.value:
             if item.get("type") != REFERENCE:
-                items.append(item)
+                kept = self.kept.get(str(item.get("id")))
+                if kept is None or kept.conversation_id != beside:
+                    items.append(item)
                 continue
             item_id = item["id"]
             if self.kept[item_id].conversation_id != beside and item_id not in said:
@@ -120,8 +122,35 @@ def run_referred_to(item_id: str) -> str | None:
     return f"run_{match[1]}" if match is not None and is_id("run", f"run_{match[1]}") else None
 
 
-async def resolved(backend: Backend, caller: Caller, value: InputItems, where: str = "/input") -> ReferringInput:
-    """Return an input with the items that it refers to.
+def _echoed_runs(value: InputItems) -> list[str]:
+    """Return the runs whose items come back whole, the newest ones if they are many."""
+    found = dict[str, None]()
+    for item in () if value is None or isinstance(value, str) else reversed(value):
+        item_id = item.get("id")
+        run_id = run_referred_to(item_id) if item.get("type") != REFERENCE and isinstance(item_id, str) else None
+        if run_id is not None and len(found) < limit_of("referenced"):
+            found[run_id] = None
+    return [*found]
+
+
+async def _runs_beside(backend: Backend, caller: Caller, beside: str, run_ids: Sequence[str]) -> dict[str, Run]:
+    """Return the runs of a conversation, or of that of a run, among these."""
+    found = dict[str, Run]()
+    conversation_id = None if is_id("run", beside) else beside
+    for run_id in [beside, *run_ids] if conversation_id is None else run_ids:
+        with suppress(UnknownRun):
+            run = await operations.read_run(backend, run_id)
+            conversation_id = conversation_id or run.conversation_id
+            if run.conversation_id == conversation_id and caller.conversation in (None, conversation_id):
+                found[run.id] = run
+    return found
+
+
+async def resolved(
+    backend: Backend, caller: Caller, value: InputItems, where: str = "/input", *, beside: str | None = None
+) -> ReferringInput:
+    """Return an input with the items that it refers to, and those that were made in the conversation, or that of the
+    run, ``beside`` which it comes, and that it has whole.
 
     Raises:
         Refused: there is no such item within the caller's reach, or there are items of too many conversations.
@@ -133,10 +162,13 @@ async def resolved(backend: Backend, caller: Caller, value: InputItems, where: s
         if not isinstance(item.get("id"), str):
             raise Refused.at(f"{where}/{place}/id", "must be a text")
         places.setdefault(item["id"], place)
-    if not places:
-        return ReferringInput(value, where=where)
-    operations.require_scope(caller, "runs:read")
     runs = dict[str, Run]()
+    if beside is not None and (echoed := _echoed_runs(value)):
+        runs = await _runs_beside(backend, caller, beside, echoed)
+    if not places and not runs:
+        return ReferringInput(value, where=where)
+    if places:
+        operations.require_scope(caller, "runs:read")
     for item_id, place in places.items():
         run_id = run_referred_to(item_id)
         if run_id is not None and run_id not in runs:

@@ -47,6 +47,29 @@ async def test_a_response_goes_on_with_the_newest_and_forks_behind_an_older_one(
     assert await told(there, third) == ["hello", "one", "and?", "two", "so?", "four"]
 
 
+async def test_items_that_come_again_with_their_ids_are_not_said_twice(there: OpenAiWorld) -> None:
+    first = await answered(there, "one")
+    items = [item.model_dump(mode="json", exclude_none=True) for item in first.output]
+    assert items[0]["id"]
+    again: Any = [*items, {"role": "user", "content": "and?"}]
+    second = await answered(there, "two", previous_response_id=first.id, input=again)
+    assert await told(there, second) == ["hello", "one", "and?", "two"]
+    items += [item.model_dump(mode="json", exclude_none=True) for item in second.output]
+    third = await answered(
+        there, "three", conversation=second.conversation.id, input=[*items, {"role": "user", "content": "so?"}]
+    )
+    assert await told(there, third) == ["hello", "one", "and?", "two", "so?", "three"]
+    elsewhere = await answered(there, "four", input=[*items, {"role": "user", "content": "so?"}])
+    assert await told(there, elsewhere) == ["one", "two", "so?", "four"]
+    added = await there.client.conversations.items.create(second.conversation.id, items=again)
+    assert len(added.data) == 1
+    # Without its id nobody can tell: it is said.
+    del items[0]["id"]
+    nameless: Any = [items[0], {"role": "user", "content": "well?"}]
+    fifth = await answered(there, "five", previous_response_id=third.id, input=nameless)
+    assert (await told(there, fifth))[-3:] == ["one", "well?", "five"]
+
+
 async def test_a_response_waits_behind_one_that_goes_on(there: OpenAiWorld) -> None:
     import openai
 
