@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from palaver.client.errors import APIError, error_type
-from palaver.client.sse import Frame
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.schemas.actions import PendingAction
@@ -279,10 +278,10 @@ def page_of(response: Response) -> Page:
     return Page(data, _text(cursor) or None, after if more and isinstance(after, int) else None)
 
 
-def event_of(frame: Frame, response: Response) -> Event:
-    """The event in a frame. Raises `APIError` when it is not one."""
+def event_of(data: bytes, response: Response) -> Event:
+    """The event in the data of a stream's event. Raises `APIError` when it is not one."""
     try:
-        return read_event(frame.data)
+        return read_event(data.decode(errors="replace"))
     except ValueError:
         raise unexpected(response) from None
 

@@ -12,16 +12,23 @@ from palaver.client.answers import MAX_ANSWER, Response, event_of, unexpected
 from palaver.client.errors import APIError, ClientError, NotFound
 from palaver.client.requests import conversations, runs
 from palaver.client.requests.request import Request
-from palaver.client.sse import SSEParser
 from palaver.events import ConversationDeleted, Event, EventKind, StreamRewound
+from palaver.incoming.event_stream import EventParser, EventTooLong
 from palaver.schemas.models import Run
 
 SILENCE: Final = 45.0
 """Seconds without a byte after which a connection counts as dead: three of the server's keep-alives."""
 RECONNECT: Final = 1.0
 """Seconds before a reconnect, unless the server says ``retry:``."""
+_PIECE: Final = 64 * 1024
+"""Bytes that are looked at in one go: what was compressed comes in larger ones."""
 OUTAGE: Final = 300.0
 """Seconds without a byte, once connected, after which the stream gives up."""
+
+
+def pieces(chunk: bytes) -> Iterator[bytes]:
+    """Yield what came in pieces that hold nobody up."""
+    return (chunk[start : start + _PIECE] for start in range(0, len(chunk), _PIECE))
 
 
 class EventCursor:
@@ -44,7 +51,7 @@ class EventCursor:
         self._ever_connected = False
         self._down_since: float | None = None
         self._head = Response(0, {})
-        self._parser = SSEParser()
+        self._parser = EventParser(MAX_ANSWER)
 
     def request(self, include: str | None) -> Request:
         """For what follows."""
@@ -56,10 +63,11 @@ class EventCursor:
         Raises:
             APIError: that is no stream of events.
         """
-        self._head, self._parser = head, SSEParser()
+        self._head, self._parser = head, EventParser(MAX_ANSWER)
         if head.status == 204:
             self.finished = True
-        elif not head.headers.get("content-type", "").startswith("text/event-stream"):
+        elif "html" in head.headers.get("content-type", "").lower():
+            # A page, of whatever is there. Else what comes says whether it is events: labels get lost on the way.
             raise unexpected(head)
         self._ever_connected = True
 
@@ -70,16 +78,18 @@ class EventCursor:
             APIError: they are not events, or there is no end to one.
         """
         self._failures, self._down_since = 0, None
-        for frame in self._parser.feed(chunk):
-            event = event_of(frame, self._head)
-            if not self._takes(frame.id, event):
+        try:
+            frames = self._parser.feed(chunk)
+        except EventTooLong:
+            raise unexpected(self._head) from None
+        for data, _, frame_id in frames:
+            event = event_of(data, self._head)
+            if not self._takes(None if frame_id is None else frame_id.decode(), event):
                 continue
             self.finished = event.type == self._LAST
             yield event
             if self.finished:
                 return
-        if self._parser.pending > MAX_ANSWER:
-            raise unexpected(self._head)
         if self._parser.retry is not None:
             self._reconnect = self._parser.retry
 

@@ -17,7 +17,11 @@ Event = tuple[bytes, bytes, bytes | None]
 """The data of an event, its name, and its id; None if this very event had none."""
 
 _COMMENT: Final = re.compile(rb"^:[^\n]*\n", re.MULTILINE)
+_LINE_END: Final = re.compile(rb"[\r\n]")
 _EMPTY_LINES: Final = re.compile(rb"\n{3,}")
+_LF, _CR = b"\n\r"
+_DENSE: Final = 16
+"""Bytes of a line, on average, below which there may be a flood of lines that say nothing."""
 _ID: Final = re.compile(rb"[ -~]{0,1024}")
 """Matches an id that a header carries."""
 _RETRY: Final = re.compile(rb"[0-9]{1,9}")
@@ -30,7 +34,8 @@ class EventTooLong(ValueError):
 
 
 class EventParser:
-    """Feed it bytes as they come; it answers with the events that they complete.
+    """Feed it bytes as they come; it answers with the events that they complete. A last one that no empty line ends is
+    completed by feeding two line feeds.
 
     The work is linear in what comes, and lines that say nothing cost no call of Python each.
     """
@@ -45,6 +50,8 @@ class EventParser:
         self._after_cr = False
         self._begun = False
         """There are lines of an event that is not complete."""
+        self._waits = False
+        """There is something that goes on with what comes: one of those three."""
         self._data: list[bytes] = []
         self._name = self._later_name = b""
         """The name that stands before the data, and that behind it."""
@@ -67,19 +74,64 @@ class EventParser:
         Raises:
             EventTooLong: one that is not complete is too long.
         """
-        if self._after_cr or b"\r" in data:
-            data = self._with_line_feeds(data)
+        if self._waits:
+            data = self._behind_what_waits(data)
+        if not data:
+            return ()
+        lines = data.splitlines()
+        if data[-1] != _LF:
+            self._wait(data[-1], lines)
+        if self._begun or len(lines) * _DENSE > len(data) + 256:
+            return self._feed_slowly(lines)
+        events: list[Event] = []
+        name, payload = b"", None
+        for line in lines:
+            if not line:
+                if payload is not None:
+                    events.append((payload, name, None))
+                name, payload = b"", None
+            elif payload is None and line.startswith(b"data: "):
+                payload = line[6:]
+            elif payload is None and line.startswith(b"event: "):
+                name = line[7:]
+            else:
+                return self._feed_slowly(lines)
+        if payload is not None:
+            self._data.append(payload)
+            self._size = len(payload)
+        if payload is not None or name:
+            self._name = name
+            self._begun = self._waits = True
+        return events
+
+    def _behind_what_waits(self, data: bytes) -> bytes:
+        """Whole lines and the beginning of another one, with the beginning that came before; empty if no line ends."""
+        if not data:
+            return data
+        if self._after_cr:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")
         if self._line:
-            end = data.find(b"\n") + 1
-            self._hold(data[:end] if end else data)
-            if not end:
-                return ()
-            data = b"".join((*self._line, data[end:]))
+            found = _LINE_END.search(data)
+            self._hold(data[: found.end()] if found else data)
+            if not found:
+                return b""
+            data = b"".join((*self._line, data[found.end() :]))
             self._line, self._line_size = [], 0
-        if not data.endswith(b"\n"):
-            end = data.rfind(b"\n") + 1
-            self._hold(data[end:])
-            data = data[:end]
+        self._waits = self._begun
+        return data
+
+    def _wait(self, last: int, lines: list[bytes]) -> None:
+        """The end of the last line waits for more, or for the second half of its end."""
+        self._waits = True
+        if last == _CR:
+            self._after_cr = True
+        else:
+            self._hold(lines.pop())
+
+    def _feed_slowly(self, lines: list[bytes]) -> Sequence[Event]:
+        """The events that lines complete, whatever these are."""
+        data = b"\n".join((*lines, b""))
         if b"\n:" in data or data.startswith(b":"):
             data = _COMMENT.sub(b"", data)
         if b"\n\n\n" in data:
@@ -88,46 +140,23 @@ class EventParser:
         if self._begun and data:
             data = self._go_on(data, events)
         *blocks, rest = data.split(b"\n\n")
-        for block in blocks:
-            if block.startswith(b"data: ") and b"\n" not in block:
-                events.append((block[6:], b"", None))
-                continue
-            if block.startswith(b"event: "):
-                name, _, line = block.partition(b"\n")
-                if line.startswith(b"data: ") and b"\n" not in line:
-                    events.append((line[6:], name[7:], None))
-                    continue
+        for block in filter(None, blocks):
             self._take(block, events)
             self._end(events)
         if rest:
             self._take(rest, events)
-        return events
-
-    def end(self) -> Sequence[Event]:
-        """The last event of a stream that ends without an empty line."""
-        events = [*self.feed(b"\n")]
-        self._end(events)
+        self._waits = self._waits or self._begun
         return events
 
     def begin(self) -> None:
         """Another stream follows, which goes on behind ``last_id``: what was not complete comes again."""
-        self._line, self._line_size = [], 0
+        self._line, self._line_size, self._after_cr = [], 0, False
         self._end([])
 
-    def _with_line_feeds(self, data: bytes) -> bytes:
-        """``data`` with a line feed for each end of a line."""
-        if self._after_cr and data:
-            data = data.removeprefix(b"\n")
-            self._after_cr = False
-        if data.endswith(b"\r"):
-            self._after_cr = True
-        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
     def _hold(self, part: bytes) -> None:
-        if part:
-            self._line.append(part)
-            self._line_size += len(part)
-            self._check()
+        self._line.append(part)
+        self._line_size += len(part)
+        self._check()
 
     def _check(self) -> None:
         if self._line_size + self._size > self._longest:
@@ -148,8 +177,8 @@ class EventParser:
         """Take in the lines of an event."""
         for line in lines.split(b"\n"):
             if line:
-                self._begun = True
                 self._take_line(line.removeprefix(_BOM), events)
+                self._begun = True
 
     def _take_line(self, line: bytes, events: list[Event]) -> None:
         if line.startswith(_JSON):
@@ -161,7 +190,7 @@ class EventParser:
                 if self._data and value.startswith(_JSON) and self._data[-1].endswith(b"}"):
                     self._end(events, split=True)
                 self._data.append(value)
-                self._size += len(value) + 1
+                self._size += len(line) + 1
                 self._check()
             case b"event" if self._data:
                 self._later_name = value

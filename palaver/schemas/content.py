@@ -19,6 +19,14 @@ from palaver.vocabulary.addresses import leads_within
 
 IMAGE_TYPES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 """The media types of images that models look at."""
+_OTHER_NAMES: Final = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
+"""Names that media types have beside their own."""
+
+
+def media_type(label: str) -> str:
+    """The media type in a label such as ``IMAGE/JPG; q=1``: without parameters, and by its own name."""
+    kind = label.partition(";")[0].strip().lower()
+    return _OTHER_NAMES.get(kind, kind)
 
 
 def _outward(url: str) -> str:
@@ -52,10 +60,10 @@ class _Media(Strict):
     url: Url
 
     @classmethod
-    def of(cls, data: bytes, media_type: str, **more: Any) -> Self:
+    def of(cls, data: bytes, label: str, **more: Any) -> Self:
         """One of these data, such as a PNG's and ``image/png``; ``more`` are other fields."""
         (kind,) = get_args(cls.model_fields["type"].annotation)
-        url = f"data:{media_type};base64,{b64encode(data).decode()}"
+        url = f"data:{media_type(label)};base64,{b64encode(data).decode()}"
         return cls.model_validate({"type": kind, "url": url, **more})
 
     @property
@@ -139,7 +147,7 @@ def inline_data(url: str) -> tuple[str, bool, str] | None:
     """Split a ``data:`` URL into the media type, whether the data are in base64, and the data as they are written
     there. None if it is no such URL."""
     match = _DATA.match(url)
-    return (match[1].lower() or "text/plain", bool(match[2]), url[match.end() :]) if match else None
+    return (media_type(match[1]) or "text/plain", bool(match[2]), url[match.end() :]) if match else None
 
 
 def _known_type(data: str) -> str | None:

@@ -13,7 +13,7 @@ LONGEST = 1000
 
 def read(*pieces: bytes) -> list[Event]:
     stream = EventParser(LONGEST)
-    return [event for piece in pieces for event in stream.feed(piece)] + list(stream.end())
+    return [event for piece in pieces for event in stream.feed(piece)] + list(stream.feed(b"\n\n"))
 
 
 LINES = st.one_of(

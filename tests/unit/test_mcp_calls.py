@@ -63,6 +63,23 @@ def _events(*more: Mapping[str, Any], ends: bool = False) -> Behaviour:
     return behave
 
 
+def _raw(
+    result: bytes,
+    *,
+    number: bytes = b"%d",
+    version: bytes = b'"jsonrpc":"2.0",',
+    around: bytes = b"%b",
+    label: str = "application/json",
+) -> Behaviour:
+    """A result as these bytes."""
+
+    async def behave(server: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
+        body = b'{%b"id":%b,"result":%b}' % (version, number % message["id"], result)
+        return web.Response(body=around % body, headers={"Content-Type": label})
+
+    return behave
+
+
 async def _cut(server: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
     assert request.transport is not None
     request.transport.abort()
@@ -138,6 +155,27 @@ RESULTS: Mapping[str, tuple[Behaviour, str]] = {
         _events({"jsonrpc": "2.0", "id": 99, "method": "sampling/createMessage", "params": {}}),
         "streamed",
     ),
+    "a text in place of parts": (_with({"content": "x"}), "x"),
+    "one part in place of parts": (_with({"content": {"type": "text", "text": "x"}}), "x"),
+    "no parts": (_with({"content": None}), ""),
+    "a part that is none": (_with({"content": [1, "x", None]}), "[a part is left out: it is none"),
+    "an image that is none": (
+        _with({"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]}),
+        "[an image is left out: it is no base64]",
+    ),
+    "half of a character": (_raw(rb'{"content":[{"type":"text","text":"cut \ud83d"}],"x":NaN}'), "cut \ufffd"),
+    "a number as text": (_raw(b'{"content":[{"type":"text","text":"x"}]}', number=b'"%d"'), "x"),
+    "a message without its version": (_raw(b'{"content":[{"type":"text","text":"x"}]}', version=b""), "x"),
+    "a list of messages": (_raw(b'{"content":[{"type":"text","text":"x"}]}', around=b"[null,%b]"), "x"),
+    "labelled otherwise": (_raw(b'{"content":[{"type":"text","text":"x"}]}', label="Text/Plain"), "x"),
+    "a stream labelled as JSON": (
+        _raw(b'{"content":[{"type":"text","text":"x"}]}', around=b": hi\n\ndata: null\n\ndata: %b\n\n"),
+        "x",
+    ),
+    "lines that CR ends, and no empty line": (
+        _raw(b'{"content":[{"type":"text","text":"x"}]}', around=b"data:\r\rdata: %b", label="TEXT/event-stream"),
+        "x",
+    ),
     "junk in the stream": (_events({"jsonrpc": "2.0", "method": "notifications/progress", "params": [1]}), "streamed"),
 }
 
@@ -148,7 +186,6 @@ FAILURES: Mapping[str, tuple[Behaviour, type[ToolError], str, bool]] = {
     "an error": (_error(-32603, "out of ink"), ToolError, "out of ink (-32603)", False),
     "no such tool": (_error(-32602, "Unknown tool"), ToolError, "Unknown tool (-32602)", False),
     "an error with a status": (_error(-32000, "broken", status=500), ToolError, "broken (-32000)", False),
-    "an error that is none": (_with({"content": "x"}), ToolError, "has no content", True),
     "a kind of result that nobody knows": (_with({"resultType": "riddle"}), ToolError, "'riddle'", True),
     "a task": (_with({"resultType": "task"}), ToolError, "made a task of the call", True),
     "a question": (
@@ -177,7 +214,12 @@ FAILURES: Mapping[str, tuple[Behaviour, type[ToolError], str, bool]] = {
     "a page": (_status(200, b"<html>", Content_Type="text/html"), ToolError, "'text/html'", True),
     "no JSON": (_status(200, b"{", Content_Type="application/json"), ToolError, "no JSON", True),
     "no message": (_status(200, b"[]", Content_Type="application/json"), ToolError, "no JSON-RPC message", True),
-    "a number that is none": (_status(200, b"NaN", Content_Type="application/json"), ToolError, "no JSON", True),
+    "a number that is none": (
+        _status(200, b"NaN", Content_Type="application/json"),
+        ToolError,
+        "without an answer",
+        True,
+    ),
     "the answer to another request": (_of_another, ToolError, "answer to another request", True),
     "too large": (_with(LARGE), ToolError, "more than 16,777,216 bytes", True),
     "compressed": (_compressed, ToolError, "compressed", True),
@@ -185,13 +227,6 @@ FAILURES: Mapping[str, tuple[Behaviour, type[ToolError], str, bool]] = {
     "a stream without an answer": (_events(ends=True), ToolError, "ended without an answer", True),
     "no answer": (_cut, ToolError, "the connection broke", True),
     "half an answer": (_cut_in_the_body, ToolError, "the connection broke", True),
-    "a part that is none": (_with({"content": [1]}), ToolError, "a part that is none", True),
-    "an image that is none": (
-        _with({"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]}),
-        ToolError,
-        "no base64",
-        True,
-    ),
 }
 
 

@@ -84,7 +84,7 @@ async def test_check_says_how_a_changed_tool_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("table", "found", "advice"),
     [
-        ('url = "http://127.0.0.1:1/"', "no connection: ClientConnectorError", "See that it runs"),
+        ('url = "http://127.0.0.1:1/"', "no connection: Connection refused", "See that it runs"),
         ('command = ["/nowhere"]', "does not start: No such file or directory", "See that it runs"),
         (
             f'command = ["{sys.executable}", "-c", "import sys; sys.exit(\'no license\')"]',

@@ -7,17 +7,19 @@ known makes it no answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Protocol
+
+import orjson
 
 from palaver.errors import EmptyCompletion, EmptyTurn, MalformedResponse, ProviderHTTPError, TruncatedStream
-from palaver.incoming.event_stream import Event, EventParser, EventTooLong
+from palaver.incoming.event_stream import EventParser, EventTooLong
 from palaver.incoming.lenient_json import Halves, joined_json, mended
 from palaver.schemas.models import ToolCall, Usage
 from palaver.secrets.redaction import redact
 from palaver.vocabulary.limits import limit_of
 
-from .bounds import Parts, check_stored, parsed, too_large, used
+from .bounds import SMALL, Parts, check_stored, name_of, parsed, too_large, used
 from .calls import Calls
 from .oddities import Oddities
 from .port import ModelReply
@@ -25,8 +27,8 @@ from .verbatim import elements
 
 _TEXT: Final = limit_of("answer_text")
 _LINE: Final = limit_of("answer_line")
-_LONGEST_NAME: Final = 512
-"""Characters of what a provider calls an answer: proxies put names of their own around it."""
+_END: Final = b"\n\n"
+"""The end of an event."""
 _UNKNOWN: Final = Usage(model_calls=1)
 _ODD_JSON: Final = "an event is JSON only after it was mended: a character is cut in two, or a number is none"
 _MISSHAPEN: Final = (ValueError, TypeError, AttributeError, KeyError)
@@ -45,6 +47,9 @@ class EventStreamReader:
     Any split of the bytes gives the same reply. A protocol says what an event means to it (``_take_in``), and an answer
     that is one document (``_take_in_whole``); and how what was taken in ends (``_ended``).
     """
+
+    _ECHOES: ClassVar[tuple[bytes, ...]] = ()
+    """The beginnings of events that repeat the request and say nothing else: large ones are not looked at."""
 
     def __init__(self, *, max_calls: int = limit_of("tool_calls")) -> None:
         self._events = EventParser(_LINE)
@@ -95,36 +100,31 @@ class EventStreamReader:
             TooManyToolCalls, ToolCallTooLarge: so are its calls.
             ProviderHTTPError: the provider reported an error in the stream.
         """
+        texts = []
         try:
-            events = self._events.feed(data)
+            for payload, name, _ in self._events.feed(data):
+                if self.done:
+                    break
+                if text := self._event(payload, name):
+                    texts.append(text)
         except EventTooLong:
             raise too_large("answer_line", "an event of the stream has", "bytes") from None
-        return self._taken(events)
+        if not self._thoughts:
+            return "".join(texts), ""
+        thoughts, self._thoughts = "".join(self._thoughts), []
+        return "".join(texts), self._thought.add(thoughts) if self._mended else thoughts
 
     def end(self) -> tuple[str, str]:
         """The stream is over. Answers as ``feed``, and raises as it does, but for an event that is cut off."""
         text, thoughts = "", ""
         if self._events.waiting and not self.done:
             try:
-                text, thoughts = self._taken(self._events.end())
+                text, thoughts = self.feed(_END)
             except MalformedResponse:
                 self._odd.note("the last event is cut off")
         if self._mended:
             text, thoughts = text + self._say(self._said.end(), whole=True), thoughts + self._thought.end()
         return text, thoughts
-
-    def _taken(self, events: Iterable[Event]) -> tuple[str, str]:
-        """The text and the reasoning that events bring."""
-        texts = []
-        for payload, name, _ in events:
-            if self.done:
-                break
-            if text := self._event(payload, name):
-                texts.append(text)
-        if not self._thoughts:
-            return "".join(texts), ""
-        thoughts, self._thoughts = "".join(self._thoughts), []
-        return "".join(texts), self._thought.add(thoughts) if self._mended else thoughts
 
     def read(self, body: bytes) -> str:
         """Take in a whole answer that was not streamed; answers its text.
@@ -143,12 +143,12 @@ class EventStreamReader:
                 if b"\n" not in body.strip():
                     raise MalformedResponse("the answer is no JSON") from None
                 # A document for each event, a line each.
-                return self.feed(body)[0] + self._taken(self._events.end())[0]
+                return self.feed(body + _END)[0]
             self._mend()
         try:
             if isinstance(document, list):
                 Parts().admit(document)
-                return self._taken((raw.encode(), b"", None) for raw in elements(body))[0]
+                return self.feed("".join(f"data: {raw}\n\n" for raw in elements(body)).encode())[0]
             self._anything = self.done = True
             return self._take_in_whole(self._odd.fields(document, "the answer"), body)
         except _MISSHAPEN as error:
@@ -179,7 +179,12 @@ class EventStreamReader:
     def _event(self, payload: bytes, name: bytes) -> str:
         """Take in the data of an event with this name, if it has one; answers its text."""
         try:
-            event = parsed(payload)
+            if len(payload) > SMALL:
+                if payload.startswith(self._ECHOES):
+                    return ""
+                event = parsed(payload)
+            else:
+                event = orjson.loads(payload)
         except ValueError:
             return self._take_in_odd(payload, name)
         if type(event) is not dict:
@@ -248,7 +253,7 @@ class EventStreamReader:
 
     def _identify(self, answer: Mapping[str, Any]) -> None:
         """Take in what the provider calls the answer, and the model that gives it, from where it says so."""
-        self._id, self._model = _name(answer.get("id")), _name(answer.get("model"))
+        self._id, self._model = name_of(answer.get("id")), name_of(answer.get("model"))
 
     def _count_tokens(self, **counts: int) -> None:
         """Take in what the provider counted, as `used` takes it."""
@@ -276,10 +281,7 @@ class EventStreamReader:
         may_be_empty: bool = False,
         explanation: str = "",
     ) -> ModelReply:
-        """The reply with all text that came. ``announced``: it is to have calls.
-
-        Raises as ``reply``.
-        """
+        """The reply with all text that came. ``announced``: it is to have calls. Raises as ``reply``."""
         content = redact("".join(self._content))
         if not content and not calls and not may_be_empty:
             raise EmptyCompletion if announced else EmptyTurn
@@ -295,8 +297,3 @@ class EventStreamReader:
         if self._events.foreign and not self._anything:
             return MalformedResponse("the provider answered something else than an event stream")
         return TruncatedStream(why)
-
-
-def _name(name: Any) -> str:
-    """Empty for what is none, or has a secret of this process in it."""
-    return name if isinstance(name, str) and len(name) <= _LONGEST_NAME and redact(name) == name else ""

@@ -9,10 +9,13 @@ import orjson
 
 from palaver.errors import ResponseTooLarge
 from palaver.schemas.models import ToolCall, Usage
+from palaver.secrets.redaction import redact
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-_SMALL: Final = 64 * 1024
+SMALL: Final = 64 * 1024
 """Bytes of JSON that are too few to hold the loop, whatever they are."""
+_LONGEST_NAME: Final = 512
+"""Characters of what a provider calls an answer: proxies put names of their own around it."""
 _ESCAPED: Final = 6
 """Bytes that a character may take as JSON."""
 
@@ -24,7 +27,7 @@ def parsed(payload: bytes) -> Any:
         ResponseTooLarge: they are more.
         ValueError: it is no JSON.
     """
-    if len(payload) > _SMALL and payload.count(b"{") + payload.count(b"[") > limit_of("answer_values"):
+    if len(payload) > SMALL and payload.count(b"{") + payload.count(b"[") > limit_of("answer_values"):
         raise too_large("answer_values", "a piece of the answer has", "objects and arrays")
     return orjson.loads(payload)
 
@@ -44,6 +47,11 @@ class Parts:
             self._left -= len(value)
             if self._left < 0:
                 raise too_large("answer_parts", "a piece of the answer has", "parts to be looked at one by one")
+
+
+def name_of(name: Any) -> str:
+    """A provider's name for something; empty for what is none, or has a secret of this process in it."""
+    return name if isinstance(name, str) and len(name) <= _LONGEST_NAME and redact(name) == name else ""
 
 
 def used(*, prompt: int, cached: int, cache_write: int, output: int, reasoning: int) -> Usage:

@@ -92,6 +92,12 @@ class Calls:
             TooManyToolCalls: there are more than may be.
             ToolCallTooLarge: the name or the arguments are longer than may be.
         """
+        if index is not None and arguments and not (identity or name):
+            known = self._moved.get(index, index)
+            if (call := self._calls.get(known)) is not None:
+                self._bound(call, arguments)
+                call.arguments.append(arguments)
+                return known
         said_id = identity[:_LONGEST_ID]
         place = self._place(index, said_id, name, arguments)
         if place is None:

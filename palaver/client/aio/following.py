@@ -8,7 +8,7 @@ from palaver.client.aio.concurrency import sleep
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
-from palaver.client.resuming import SILENCE, EventCursor
+from palaver.client.resuming import SILENCE, EventCursor, pieces
 from palaver.events import Event
 
 
@@ -26,10 +26,13 @@ async def follow(
             async with transport.open(cursor.request(include), SILENCE) as (head, chunks):
                 cursor.connected(head)
                 async for chunk in chunks:
-                    for event in cursor.read(chunk):
-                        yield event
-                    if cursor.finished:
-                        return
+                    for piece in pieces(chunk):
+                        for event in cursor.read(piece):
+                            yield event
+                        if cursor.finished:
+                            return
+                        if len(piece) < len(chunk):
+                            await sleep(0)
             if (request := cursor.doubt()) is not None:
                 cursor.look(run_of(await transport.send(request, transport.timeout)))
         except ClientError as failed:

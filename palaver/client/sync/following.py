@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
-from palaver.client.resuming import SILENCE, EventCursor
+from palaver.client.resuming import SILENCE, EventCursor, pieces
 from palaver.client.sync.concurrency import sleep
 from palaver.client.sync.transport import ApiTransport
 from palaver.events import Event
@@ -25,9 +25,12 @@ def follow(transport: ApiTransport, cursor: EventCursor, include: str | None = N
             with transport.open(cursor.request(include), SILENCE) as (head, chunks):
                 cursor.connected(head)
                 for chunk in chunks:
-                    yield from cursor.read(chunk)
-                    if cursor.finished:
-                        return
+                    for piece in pieces(chunk):
+                        yield from cursor.read(piece)
+                        if cursor.finished:
+                            return
+                        if len(piece) < len(chunk):
+                            sleep(0)
             if (request := cursor.doubt()) is not None:
                 cursor.look(run_of(transport.send(request, transport.timeout)))
         except ClientError as failed:

@@ -48,16 +48,16 @@ class MessagesReader(EventStreamReader):
         """Take in an event, as the base says. One that does not say its type has it as its name."""
         match event.get("type") or name.decode("latin-1"):
             case "content_block_delta":
-                delta = event.get("delta")
-                if type(delta) is not dict:
-                    delta = self._odd.fields(delta, "delta")
-                if delta.get("type") == "citations_delta":
-                    return self._cite(event, payload)
-                return self._delta(delta, event.get("index"))
+                try:
+                    delta = event["delta"]
+                    field = _FIELDS[delta["type"]]
+                    return self._delta(self._blocks.at[event["index"]], field, delta[field])
+                except (KeyError, TypeError):
+                    return self._odd_delta(event, payload)
             case "content_block_start":
                 return self._begin(event, payload)
             case "content_block_stop":
-                if (block := self._blocks.at(self._index(event))) is not None:
+                if (block := self._blocks.at.get(self._index(event))) is not None:
                     block.ended = True
             case "message_start":
                 message = self._odd.fields(event.get("message"), "message")
@@ -89,37 +89,42 @@ class MessagesReader(EventStreamReader):
             return ""
         if kind == "tool_use":
             identity, name = (self._odd.text(first.get(each), f"the {each} of a tool call") for each in ("id", "name"))
-            place, _ = self._blocks.begin(index, kind, "", identity)
+            block, _ = self._blocks.begin(index, kind, "", identity)
             # What is given here at once is all of it: pieces follow on an empty one.
             given = members(_first(event, payload))["input"] if first.get("input") else ""
-            self._calls.add(place, identity=identity, name=name, given=given)
+            self._calls.add(block.place, identity=identity, name=name, given=given)
             return ""
         raw = "" if kind == "text" else _first(event, payload)
-        place, is_new = self._blocks.begin(index, kind, raw, self._odd.text(first.get("id"), "the id of a block"))
-        block = self._blocks.by_index[place]
+        block, is_new = self._blocks.begin(index, kind, raw, self._odd.text(first.get("id"), "the id of a block"))
         if kind == "thinking" and is_new and (thoughts := self._odd.text(first.get("thinking"), "thinking")):
             self._thoughts.append(thoughts)
         return self._say_in(block, self._odd.text(first.get("text"), "the text of a block")) if kind == "text" else ""
 
-    def _delta(self, delta: dict[str, Any], index: Any) -> str:
-        """Take in more of a block; answers its text."""
+    def _odd_delta(self, event: dict[str, Any], payload: bytes) -> str:
+        """Take in a delta of another type, one that does not say all that it should, or whose block did not begin;
+        answers its text."""
+        delta, index = self._odd.fields(event.get("delta"), "delta"), self._index(event)
+        if delta.get("type") == "citations_delta":
+            return self._cite(event, payload)
         kind = delta.get("type")
-        field = _FIELDS.get(kind) if type(kind) is str else next((each for each in _KINDS if each in delta), None)
+        field = _FIELDS.get(kind) if isinstance(kind, str) else next((each for each in _KINDS if each in delta), None)
         if field is None:
             return ""
-        place = self._blocks.place_of(index if type(index) is int else self._odd.index(index, "index"))
-        if place is None:  # it was not said that it begins
-            place, _ = self._blocks.begin(index if type(index) is int else None, _KINDS[field], _UNANNOUNCED[field], "")
+        block = self._blocks.at.get(index)
+        if block is None:
+            block, _ = self._blocks.begin(index, _KINDS[field], _UNANNOUNCED[field], "")
             self._odd.note("a content block goes on that did not begin")
-        block = self._blocks.by_index[place]
-        piece = delta.get(field)
+        return self._delta(block, field, delta.get(field))
+
+    def _delta(self, block: Block, field: str, piece: Any) -> str:
+        """Take in more of a block; answers its text."""
         if type(piece) is not str:
             piece = self._odd.text(piece, field)
         match field:
             case "text":
                 return self._say_in(block, piece)
             case "partial_json" if block.kind == "tool_use":
-                self._calls.add(place, arguments=piece)
+                self._calls.add(block.place, arguments=piece)
             case "partial_json":
                 self._blocks.add(block, "input", piece)
             case "thinking":
@@ -131,7 +136,7 @@ class MessagesReader(EventStreamReader):
 
     def _cite(self, event: dict[str, Any], payload: bytes) -> str:
         """Take in a source of a text, which is sent back with it as it came; answers no text."""
-        parts, block = Parts(), self._blocks.at(self._index(event))
+        parts, block = Parts(), self._blocks.at.get(self._index(event))
         parts.admit(event)
         parts.admit(event["delta"])
         if block is not None and isinstance(event["delta"].get("citation"), dict):
@@ -173,13 +178,12 @@ class MessagesReader(EventStreamReader):
         kind = self._odd.text(whole.get("type"), "the type of a content block")
         if not kind:
             return ""
-        place, _ = self._blocks.begin(None, kind, raw, "")
-        block = self._blocks.by_index[place]
+        block, _ = self._blocks.begin(None, kind, raw, "")
         block.ended = True
         if kind == "tool_use":
             identity, name = (self._odd.text(whole.get(each), f"the {each} of a tool call") for each in ("id", "name"))
             given = "" if whole.get("input") is None else members(raw)["input"]
-            self._calls.add(place, identity=identity, name=name, given=given)
+            self._calls.add(block.place, identity=identity, name=name, given=given)
         if kind != "text":
             return ""
         if isinstance(cited := whole.get("citations"), list):

@@ -23,9 +23,10 @@ _PLAIN: Final = frozenset(("text", "tool_use"))
 class Block:
     """One block."""
 
-    __slots__ = ("cited", "ended", "first", "identity", "kind", "pieces", "text")
+    __slots__ = ("cited", "ended", "first", "identity", "kind", "pieces", "place", "text")
 
-    def __init__(self, kind: str, first: str, identity: str) -> None:
+    def __init__(self, place: int, kind: str, first: str, identity: str) -> None:
+        self.place = place
         self.kind = kind
         self.identity = identity
         self.first = first
@@ -69,41 +70,25 @@ class Blocks(SentBack):
     def __init__(self) -> None:
         super().__init__()
         self.by_index: dict[int, Block] = {}
-        self._moved: dict[int, int] = {}
-        """The place of the newest block, by an index at which several began."""
-        self._newest: int | None = None
+        self.at: dict[int | None, Block] = {}
+        """The newest block at each index that the provider says, and the newest of all, at None."""
 
-    def place_of(self, index: int | None) -> int | None:
-        """The place of the block at ``index``, or of the newest one; None if there is none."""
-        if index is None:
-            return self._newest
-        return self._moved.get(index, index if index in self.by_index else None)
-
-    def at(self, index: int | None) -> Block | None:
-        """The block at ``index``, or the newest one; None if there is none."""
-        place = self.place_of(index)
-        return None if place is None else self.by_index[place]
-
-    def begin(self, index: int | None, kind: str, first: str, identity: str) -> tuple[int, bool]:
-        """A block that begins; answers its place, and whether it is new. Some servers begin one again, and some begin
-        each at the same index.
+    def begin(self, index: int | None, kind: str, first: str, identity: str) -> tuple[Block, bool]:
+        """A block that begins, and whether it is new. Some servers begin one again, and some begin each at the same
+        index, or at none.
 
         Raises:
             ResponseTooLarge: they are too many, or larger than may be kept.
         """
-        known = self.at(index) if index is not None else None
+        known = None if index is None else self.at.get(index)
         if known is not None and not known.ended and (known.kind, known.identity) == (kind, identity):
-            place = self.place_of(index)
-            assert place is not None  # it is known
-            return place, False
+            return known, False
         place = index if index is not None and index not in self.by_index else max(self.by_index, default=-1) + 1
-        if index is not None and place != index:
-            self._moved[index] = place
-        self._newest = place
         admit_part(self.by_index, "blocks")
-        block = self.by_index[place] = Block(kind, "" if kind in _PLAIN else first, identity)
+        block = Block(place, kind, "" if kind in _PLAIN else first, identity)
+        self.by_index[place] = self.at[index] = self.at[None] = block
         self.grow(len(block.first))
-        return place, True
+        return block, True
 
     def add(self, block: Block, name: str, text: str) -> None:
         """Add more to a block that is sent back. Raises ResponseTooLarge if all are larger than may be."""

@@ -18,22 +18,18 @@ from .items import PLAIN
 
 _FINISHES: Final = dict.fromkeys(("content_filter", "refusal"), WITHHELD)
 """Reasons of the protocol for an incomplete answer, with the port's name for the same end; any other is a limit."""
-_ECHOES: Final = (b'{"type":"response.in_progress"', b'{"type":"response.queued"')
-"""Events that repeat the request and say nothing else."""
 
 
 class ResponsesReader(EventStreamReader):
     """An answer of items."""
+
+    _ECHOES = (b'{"type":"response.in_progress"', b'{"type":"response.queued"')
 
     def __init__(self, *, max_calls: int = limit_of("tool_calls")) -> None:
         super().__init__(max_calls=max_calls)
         self._items = Items()
         self._refused = False
         """The model says that it will not answer."""
-
-    def _event(self, payload: bytes, name: bytes) -> str:
-        """Take in an event, as the base says."""
-        return "" if payload.startswith(_ECHOES) else super()._event(payload, name)
 
     def _take_in(self, event: dict[str, Any], payload: bytes, name: bytes) -> str:
         """Take in an event, as the base says. One that does not say its type has it as its name."""
@@ -96,9 +92,14 @@ class ResponsesReader(EventStreamReader):
 
     def _item(self, event: dict[str, Any], kind: str) -> Item:
         """Return the item of this kind that an event is about; it begins with this event if that was not said."""
+        try:
+            item = self._items.known[event["output_index"]]
+            if item.kind == kind:
+                return item
+        except (KeyError, TypeError):
+            pass
         index = self._index(event)
-        item = self._items.at(index, kind)
-        return item or self._begin(index, {}, kind)
+        return self._items.at(index, kind) or self._begin(index, {}, kind)
 
     def _begin(self, index: int | str | None, first: dict[str, Any], kind: str) -> Item:
         """An item begins. What stands in it at once comes again."""

@@ -39,7 +39,7 @@ class Items(SentBack):
     def __init__(self) -> None:
         super().__init__()
         self.by_index: dict[int, Item] = {}
-        self._known: dict[int | str | None, Item] = {}
+        self.known: dict[int | str | None, Item] = {}
         """The newest item at each index, with each name, and the newest of all, at None."""
 
     @property
@@ -50,7 +50,7 @@ class Items(SentBack):
     def at(self, index: int | str | None, kind: str) -> Item | None:
         """The item of this kind at ``index``, or of this name; None if there is none. Without an index, or at one where
         another began meanwhile, it is the newest that is not whole."""
-        item = self._known.get(index)
+        item = self.known.get(index)
         if item is not None and item.kind == kind and not (index is None and item.ended):
             return item
         if index is not None and item is None:
@@ -60,7 +60,7 @@ class Items(SentBack):
     def find(self, place: int, identity: str, kind: object) -> Item | None:
         """The item that an answer has at ``place``, if it has come: of its name, its place, or the first of its kind
         that is not whole."""
-        if identity and (named := self._known.get(identity)) is not None:
+        if identity and (named := self.known.get(identity)) is not None:
             return named
         item = self.by_index.get(place)
         if item is not None and item.kind == kind and not (identity and item.identity):
@@ -70,14 +70,14 @@ class Items(SentBack):
     def begin(self, index: int | str | None, kind: str, identity: str) -> Item:
         """An item that begins, or is said again to begin. Some servers begin each at the same index. Raises
         ResponseTooLarge if they are too many."""
-        known = None if index is None else self._known.get(index)
+        known = None if index is None else self.known.get(index)
         if known is not None and not known.ended and (known.kind, known.identity) == (kind, identity):
             return known
         place = index if isinstance(index, int) and known is None else max(self.by_index, default=-1) + 1
         admit_part(self.by_index, "items")
         item = self.by_index[place] = Item(place, kind, identity)
         for name in (index, place, identity or None, None):
-            self._known[name] = item
+            self.known[name] = item
         return item
 
     def keep(self, item: Item, raw: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NoReturn
@@ -14,7 +13,8 @@ from palaver.errors import ConfigurationError, ErrorClass, RetryableToolError, T
 from palaver.errors.headers import retry_after
 from palaver.errors.sentences import IN_DOUBT
 from palaver.errors.tool_findings import find_answer, find_lost, find_unreached
-from palaver.schemas.content import IMAGE_TYPES, ImagePart
+from palaver.incoming.lenient_json import read_json
+from palaver.schemas.content import IMAGE_TYPES, ImagePart, media_type
 from palaver.schemas.json_pointers import names_in
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -109,7 +109,7 @@ def _refusal(response: httpx.Response, body: bytes, *, idempotent: bool) -> Tool
 
 
 def _shown(tool: HttpTool, response: httpx.Response, body: bytes, *, whole: bool) -> object:
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = media_type(response.headers.get("content-type", ""))
     if not body:
         return f"HTTP {response.status_code}, without content"
     if tool.answer:
@@ -130,8 +130,8 @@ def _selected(pointer: str, response: httpx.Response, body: bytes, *, whole: boo
     if not whole:
         _too_large(response)
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        value = read_json(body)
+    except ValueError:
         raise ToolError(f"the service answered HTTP {response.status_code} with what is no JSON") from None
     for name in names_in(pointer):
         try:

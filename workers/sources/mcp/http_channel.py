@@ -5,7 +5,7 @@ answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -14,10 +14,11 @@ import orjson
 from aiohttp.abc import AbstractResolver
 
 from palaver.errors.headers import retry_after
+from palaver.incoming.event_stream import Event, EventParser
 
-from .http_client import answering, http_client, next_piece, whole
-from .sse import EventReader
+from .http_client import PIECE, answering, http_client, next_piece, whole
 from .wire import (
+    MAX_BODY,
     Heard,
     InvalidAnswer,
     Lost,
@@ -31,7 +32,8 @@ from .wire import (
     cancelled,
     is_answer,
     is_change,
-    read_message,
+    messages_of,
+    read_messages,
     result_of,
 )
 
@@ -43,9 +45,27 @@ _FAREWELL: Final = 1.0
 _MOST_FAREWELLS: Final = 16
 _RESUMPTIONS: Final = 3
 """Attempts in a row to let a stream go on, each without anything new."""
+_RETRY, _LONGEST_RETRY = 1.0, 60.0
+"""Seconds after which a stream is asked to go on, unless it says when; and at most."""
+_STREAM: Final = "text/event-stream"
 _SESSION: Final = "Mcp-Session-Id"
 _LONGEST_SESSION: Final = 1024
 _ERROR_BODY: Final = 64 * 1024
+
+
+class _Events(EventParser):
+    """The events of one answer, in as many streams as it takes. All of them together have a limit."""
+
+    def __init__(self) -> None:
+        super().__init__(MAX_BODY)
+        self._received = 0
+
+    def feed(self, data: bytes) -> Sequence[Event]:
+        """As ``EventParser``. Raises InvalidAnswer if it is more than may be."""
+        self._received += len(data)
+        if self._received > MAX_BODY:
+            raise InvalidAnswer(f"it sent more than {MAX_BODY:,} bytes")
+        return super().feed(data)
 
 
 class HttpChannel:
@@ -129,17 +149,20 @@ class HttpChannel:
 
     async def _answer(self, response: aiohttp.ClientResponse, request: Message, heard: Heard) -> Message:
         await self._require_success(response)
-        kind = response.content_type
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise InvalidAnswer("it sent something compressed, which nobody asked for")
-        if kind == "application/json":
-            message = read_message(await whole(response))
-            if not is_answer(message, request["id"]):
+        # What came says what it is: labels are left out, and wrong.
+        events = _Events()
+        begun = await _beginning(response)
+        if begun.startswith((b"{", b"[")) and response.content_type != _STREAM:
+            messages = read_messages(await whole(response, begun=begun))
+            message = next((each for each in messages if is_answer(each, request["id"])), None)
+            if message is None:
                 raise InvalidAnswer("it sent the answer to another request")
-        elif kind == "text/event-stream":
-            message = await self._followed(response, request["id"], heard)
+        elif begun.startswith(b"<") or (not begun and response.content_type != _STREAM):
+            raise InvalidAnswer(f"it sent {response.content_type[:100]!r} (HTTP {response.status})")
         else:
-            raise InvalidAnswer(f"it sent {kind[:100]!r} (HTTP {response.status})")
+            message = await self._followed(response, begun, request["id"], heard, events)
         answer = result_of(message, status=response.status)
         if request["method"] == "initialize":
             self._keep_session(response, answer)
@@ -152,29 +175,31 @@ class HttpChannel:
         self._session = session
         self._version = str(answer["result"].get("protocolVersion", ""))
 
-    async def _followed(self, response: aiohttp.ClientResponse, number: int, heard: Heard) -> Message:
+    async def _followed(
+        self, response: aiohttp.ClientResponse, begun: bytes, number: int, heard: Heard, events: _Events
+    ) -> Message:
         """The answer in a stream. A stream with a session may end before it, and go on in another one, which is asked
         for: the request is not sent again."""
-        events, failures = EventReader(), 0
-        message = await self._streamed(response, number, heard, events)
+        failures = 0
+        message = await self._streamed(response, number, heard, events, begun)
         while message is None:
-            if self._version is None or events.last_id is None or failures >= _RESUMPTIONS:
+            if self._version is None or not events.last_id or failures >= _RESUMPTIONS:
                 raise Lost("the stream ended without an answer")
             seen = events.last_id
-            await asyncio.sleep(events.retry)
+            await asyncio.sleep(_RETRY if events.retry is None else min(events.retry, _LONGEST_RETRY))
             message = await self._resumed(number, heard, events)
             failures = 0 if events.last_id != seen else failures + 1
         return message
 
-    async def _resumed(self, number: int, heard: Heard, events: EventReader) -> Message | None:
+    async def _resumed(self, number: int, heard: Heard, events: _Events) -> Message | None:
         assert self._client is not None
         assert events.last_id is not None
-        headers = await self._headers({"Accept": "text/event-stream", "Last-Event-ID": events.last_id})
+        headers = await self._headers({"Accept": _STREAM, "Last-Event-ID": events.last_id.decode()})
         events.begin()
         try:
             async with answering(self._client.get(self._url, headers=headers, allow_redirects=False)) as response:
                 await self._require_success(response)
-                if response.content_type != "text/event-stream":
+                if response.content_type != _STREAM:
                     raise Lost("the stream does not go on")
                 return await self._streamed(response, number, heard, events)
         except NeverSent:
@@ -183,20 +208,30 @@ class HttpChannel:
             raise Lost(str(error)) from error
 
     async def _streamed(
-        self, response: aiohttp.ClientResponse, number: int, heard: Heard, events: EventReader
+        self, response: aiohttp.ClientResponse, number: int, heard: Heard, events: _Events, piece: bytes = b""
     ) -> Message | None:
-        """The answer, or None if the stream ends without it."""
-        while piece := await next_piece(response):
-            for data in events.add(piece):
-                message = read_message(data)
-                if is_answer(message, number):
-                    return message
-                if reply := answer_to(message):
-                    self._say_farewell(reply)
-                if is_change(message):
-                    self._changed()
-                heard(message)
+        """The answer, or None if the stream ends without it; ``piece`` was read before."""
+        while piece := piece or await next_piece(response):
+            for start in range(0, len(piece), PIECE):
+                for message in messages_of(events.feed(piece[start : start + PIECE])):
+                    if is_answer(message, number):
+                        return message
+                    self._take(message, heard)
+                # Whatever comes, others have their turn.
+                await asyncio.sleep(0)
+            piece = b""
+        with suppress(InvalidAnswer):
+            # The last event may lack its end; or it is cut off.
+            return next((each for each in messages_of(events.feed(b"\n\n")) if is_answer(each, number)), None)
         return None
+
+    def _take(self, message: Message, heard: Heard) -> None:
+        """Take in what the server says before its answer."""
+        if reply := answer_to(message):
+            self._say_farewell(reply)
+        if is_change(message):
+            self._changed()
+        heard(message)
 
     def _say_farewell(self, message: Message) -> None:
         """Send a message whose arrival nobody waits for. A server that asks for many of them gets a few."""
@@ -228,7 +263,19 @@ class HttpChannel:
             raise SessionGone("it does not know the session any more (HTTP 404)")
         if response.content_type == "application/json":
             with suppress(InvalidAnswer):
-                result_of(read_message(await whole(response, _ERROR_BODY)), status=status)
+                result_of(read_messages(await whole(response, _ERROR_BODY))[0], status=status)
         if status < 500:
             raise RequestRefused(f"it refused the request (HTTP {status})", status=status)
         raise Lost(f"it failed (HTTP {status})", status=status)
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """The first piece of a body in which there is something; empty if that is all."""
+    received = 0
+    while piece := await next_piece(response):
+        received += len(piece)
+        if received > MAX_BODY:
+            raise InvalidAnswer(f"it sent more than {MAX_BODY:,} bytes")
+        if begun := piece.lstrip(b" \t\r\n\xef\xbb\xbf"):
+            return begun
+    return b""

@@ -3,6 +3,7 @@ connection to an address at which clouds keep keys."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -16,7 +17,8 @@ from ...connections.guarded_resolver import GuardedResolver
 from .wire import MAX_BODY, InvalidAnswer, Lost, NeverSent
 
 _CONNECT: Final = 10.0
-_PIECE: Final = 64 * 1024
+PIECE: Final = 64 * 1024
+"""Bytes of a body that are looked at in one go."""
 
 
 def http_client(*, outward: bool = False, names: AbstractResolver | None = None) -> aiohttp.ClientSession:
@@ -47,13 +49,24 @@ async def answering(response: Awaitable[aiohttp.ClientResponse]) -> AsyncIterato
         finally:
             answer.close()
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise NeverSent(f"no connection: {type(error).__name__}") from error
+        raise NeverSent(f"no connection: {_why(error)}") from error
     except ConfigurationError as error:
         raise NeverSent(str(error)) from error
     except aiohttp.ClientResponseError as error:
         raise Lost("it answered with what is no HTTP") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise Lost(f"the connection broke: {type(error).__name__}") from error
+        raise Lost("the connection broke") from error
+
+
+def _why(error: aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError) -> str:
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return "there is no such host"
+        case aiohttp.ClientSSLError():
+            return "TLS failed"
+        case aiohttp.ConnectionTimeoutError():
+            return "nothing answered in time"
+    return os.strerror(error.errno) if error.errno else "it is not reached"
 
 
 async def next_piece(response: aiohttp.ClientResponse) -> bytes:
@@ -64,14 +77,14 @@ async def next_piece(response: aiohttp.ClientResponse) -> bytes:
         return b""
 
 
-async def whole(response: aiohttp.ClientResponse, most: int = MAX_BODY) -> bytes:
-    """The body of a response.
+async def whole(response: aiohttp.ClientResponse, most: int = MAX_BODY, begun: bytes = b"") -> bytes:
+    """The body of a response, of which ``begun`` was read before.
 
     Raises:
         InvalidAnswer: it is longer than ``most`` bytes.
     """
-    body = bytearray()
-    while piece := await response.content.read(_PIECE):
+    body = bytearray(begun)
+    while piece := await response.content.read(PIECE):
         body += piece
         if len(body) > most:
             raise InvalidAnswer(f"it sent more than {most:,} bytes")

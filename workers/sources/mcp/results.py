@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from palaver.errors import ToolError
 from palaver.schemas import json_schemas
-from palaver.schemas.content import IMAGE_TYPES, ImagePart, Part, TextPart
+from palaver.schemas.content import IMAGE_TYPES, ImagePart, Part, TextPart, media_type
 from palaver.tools.rendering import render
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -17,6 +17,8 @@ from .offers import visible
 from .wire import InvalidAnswer
 
 _SHORT: Final = 200
+_LINES: Final = dict.fromkeys(map(ord, " \t\r\n"))
+"""Spaces and ends of lines, which base64 may have in it."""
 
 
 def presented_result(result: Mapping[str, Any], output_schema: dict[str, Any] | None) -> object:
@@ -26,9 +28,9 @@ def presented_result(result: Mapping[str, Any], output_schema: dict[str, Any] | 
         InvalidAnswer: it is none.
         ToolError: the tool says that it failed.
     """
-    blocks = result.get("content", [])
+    blocks = result.get("content") or []
     if not isinstance(blocks, list):
-        raise InvalidAnswer("its result has no content")
+        blocks = [blocks]
     failed = result.get("isError") is True
     structured = result.get("structuredContent")
     if structured is not None and output_schema is not None and not failed:
@@ -83,10 +85,10 @@ def _text(text: str, room: int) -> TextPart:
     return TextPart(type="text", text=text)
 
 
-def _part(block: object) -> Part:
-    if not isinstance(block, dict):
-        raise InvalidAnswer("its result has a part that is none")
+def _part(block: Any) -> Part:
     match block:
+        case str():
+            return TextPart(type="text", text=block)
         case {"type": "text", "text": str() as text}:
             return TextPart(type="text", text=text)
         case {"type": "image", "data": str() as data, "mimeType": str() as kind}:
@@ -99,7 +101,7 @@ def _part(block: object) -> Part:
             return TextPart(type="text", text=f"[resource {' '.join(_names(block))}: {visible(uri)[:2048]}]")
         case {"type": str() as kind}:
             return TextPart(type="text", text=f"[{visible(kind)[:40]} is left out: it is for no model here]")
-    raise InvalidAnswer("its result has a part that is none")
+    return TextPart(type="text", text="[a part is left out: it is none that anybody knows]")
 
 
 def _names(block: Mapping[str, Any]) -> Iterator[str]:
@@ -109,12 +111,12 @@ def _names(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _image(data: str, kind: str) -> Part:
-    if kind not in IMAGE_TYPES:
+    if media_type(kind) not in IMAGE_TYPES:
         return TextPart(type="text", text=f"[{visible(kind)[:40]} is left out: {len(data) * 3 // 4:,} bytes]")
     if len(data) > limit_of("tool_result_media"):
         count_exceeded("tool_result_media")
         return TextPart(type="text", text=f"[an image is left out: it has {len(data) * 3 // 4:,} bytes]")
     try:
-        return ImagePart.of(base64.b64decode(data, validate=True), kind)
+        return ImagePart.of(base64.b64decode(data.translate(_LINES), validate=True), kind)
     except binascii.Error:
-        raise InvalidAnswer("its result has an image that is no base64") from None
+        return TextPart(type="text", text="[an image is left out: it is no base64]")

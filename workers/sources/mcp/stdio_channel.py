@@ -28,7 +28,7 @@ from .wire import (
     cancelled,
     is_answer,
     is_change,
-    read_message,
+    read_messages,
     result_of,
 )
 
@@ -40,6 +40,8 @@ _PATIENCE: Final = 1.0
 """Seconds that the process has to end, once its input has ended and again once it has got SIGTERM."""
 _NOISE: Final = 1_000
 """Lines in a row that are no messages, after which a process is no server."""
+_PIECE: Final = 64 * 1024
+"""Bytes of what it writes that are looked at in one go."""
 _UNREAD: Final = 1 << 20
 """Bytes that it has not read, beyond which it gets no answers to questions of its own."""
 _LAST_WORDS: Final = 2_000
@@ -81,7 +83,7 @@ class StdioChannel:
                 stderr=asyncio.subprocess.PIPE,
                 env=self._environment,
                 cwd=self._directory,
-                limit=MAX_BODY,
+                limit=_PIECE,
                 start_new_session=True,
             )
         except OSError as error:
@@ -159,29 +161,54 @@ class StdioChannel:
     async def _read(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
-        lines, reason = self._process.stdout, Lost("its process has ended")
+        stdout, reason = self._process.stdout, Lost("its process has ended")
+        begun: list[bytes] = []
+        size = 0
         try:
-            while line := await lines.readuntil(b"\n"):
-                self._take(line)
-        except asyncio.IncompleteReadError:
+            while piece := await stdout.read(_PIECE):
+                rest, end, more = piece.partition(b"\n")
+                begun.append(rest)
+                size += len(rest)
+                if size > MAX_BODY:
+                    raise InvalidAnswer(f"it sent a line of more than {MAX_BODY:,} bytes")
+                if end:
+                    lines = [b"".join(begun), *more.split(b"\n")]
+                    begun = [lines.pop()]
+                    size = len(begun[0])
+                    self._take_lines(lines)
+                # Whatever comes, others have their turn.
+                await asyncio.sleep(0)
+            self._take_lines([b"".join(begun)])
             self._end(reason)
-        except asyncio.LimitOverrunError:
-            self._end(InvalidAnswer(f"it sent a line of more than {MAX_BODY:,} bytes"))
         except InvalidAnswer as error:
             self._end(error)
         except OSError:
             self._end(reason)
 
+    def _take_lines(self, lines: Sequence[bytes]) -> None:
+        said = [*filter(None, lines)]
+        self._note_noise(len(lines) - len(said))
+        for line in said:
+            self._take(line)
+
+    def _note_noise(self, lines: int) -> None:
+        """Raises InvalidAnswer if, with these, lines that are no messages are too many in a row."""
+        self._noise += lines
+        if self._noise > _NOISE:
+            raise InvalidAnswer("it writes lines that are no messages")
+
     def _take(self, line: bytes) -> None:
         try:
-            message = read_message(line)
+            messages = read_messages(line)
         except InvalidAnswer:
             # Many servers print where they should not.
-            self._noise += 1
-            if self._noise > _NOISE:
-                raise InvalidAnswer("it writes lines that are no messages") from None
+            self._note_noise(1)
             return
         self._noise = 0
+        for message in messages:
+            self._take_message(message)
+
+    def _take_message(self, message: Message) -> None:
         for number, (future, _) in self._waiting.items():
             if is_answer(message, number) and message.get("id") is not None:
                 if not future.done():

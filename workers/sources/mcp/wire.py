@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
-import orjson
-
+from palaver.incoming.event_stream import Event
+from palaver.incoming.lenient_json import read_json
 from palaver.version import __version__
 from palaver.vocabulary.limits import limit_of
 
@@ -26,11 +26,14 @@ OLDER: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The revisions with a handshake, the newest first."""
 MAX_BODY: Final = limit_of("mcp_body")
 
+INTERNAL_ERROR: Final = -32603
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 HEADER_MISMATCH: Final = -32020
 VERSION_NOT_SUPPORTED: Final = -32022
 
+_PARTS: Final = frozenset(("method", "result", "error"))
+"""What a message has one of, at least."""
 _CLIENT: Final = {"name": "palaver", "version": __version__}
 _TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _META: Final = "io.modelcontextprotocol/"
@@ -75,6 +78,10 @@ class SessionGone(Lost):
 
 class InvalidAnswer(Exception):
     """The server answered with what is no answer; the request may have had its effect."""
+
+
+class NoJSON(InvalidAnswer):
+    """The server sent what is no JSON."""
 
 
 class RpcError(Exception):
@@ -195,19 +202,37 @@ def header_value(text: str) -> str:
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'replace')).decode()}?="
 
 
-def read_message(data: bytes) -> Message:
-    """The message in JSON.
+def read_messages(data: bytes) -> list[Message]:
+    """The messages in JSON: one, or several in a list, as a revision had it. What is none is passed over.
 
     Raises:
         InvalidAnswer: there is none.
     """
     try:
-        message = orjson.loads(data)
+        value = read_json(data)
     except ValueError:
-        raise InvalidAnswer("it sent what is no JSON") from None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise NoJSON("it sent what is no JSON") from None
+    entries = value if isinstance(value, list) else [value]
+    messages = [entry for entry in entries if isinstance(entry, dict) and not _PARTS.isdisjoint(entry)]
+    if not messages:
         raise InvalidAnswer("it sent what is no JSON-RPC message")
-    return message
+    return messages
+
+
+def messages_of(events: Iterable[Event]) -> Iterator[Message]:
+    """Yield the messages in events. One that is empty, or null, or words says nothing.
+
+    Raises:
+        InvalidAnswer: one that was to be a message is no JSON: it may have been the answer.
+    """
+    for data, _, _ in events:
+        try:
+            yield from read_messages(data)
+        except NoJSON:
+            if data.lstrip().startswith((b"{", b"[")):
+                raise
+        except InvalidAnswer:
+            continue
 
 
 def is_answer(message: Message, number: int) -> bool:
@@ -215,7 +240,7 @@ def is_answer(message: Message, number: int) -> bool:
     if "method" in message:
         return False
     known = message.get("id")
-    return (known == number and not isinstance(known, bool)) or (known is None and "error" in message)
+    return (known in (number, str(number)) and known is not True) or (known is None and "error" in message)
 
 
 def is_change(message: Message) -> bool:
@@ -231,11 +256,12 @@ def result_of(message: Message, *, status: int = 200) -> Message:
         InvalidAnswer: it has neither.
     """
     error = message.get("error")
-    if isinstance(error, dict):
-        code, text = error.get("code"), error.get("message")
-        if not isinstance(code, int) or not isinstance(text, str):
-            raise InvalidAnswer("it sent an error without a code or without words")
-        raise RpcError(code, text, error.get("data"), status=status)
+    if error is not None:
+        told = error if isinstance(error, dict) else {"message": error}
+        code, text = told.get("code"), told.get("message")
+        if not isinstance(code, int):
+            code = INTERNAL_ERROR
+        raise RpcError(code, text if isinstance(text, str) else "it does not say why", told.get("data"), status=status)
     if not isinstance(message.get("result"), dict):
         raise InvalidAnswer("it sent an answer without a result")
     return message
