@@ -188,7 +188,7 @@ def _key_of(run_id: str, items: list[Item], caller: Caller) -> str | None:
     next time that is something else."""
     if any(isinstance(item, ApprovalDecision) and item.action_id == ALL for item in items):
         return None
-    said = orjson.dumps([run_id, caller.name, *(item.model_dump(mode="json") for item in items)])
+    said = orjson.dumps([run_id, caller.identity, *(item.model_dump(mode="json") for item in items)])
     return f"mcp:{hashlib.sha256(said).hexdigest()}"
 
 

@@ -47,7 +47,7 @@ _AS_IT_WAS: Final = Retry()
         200: ("Cancelled, now or before.", Run),
         202: ("Acknowledged: it will end as cancelled, whatever its worker brings later.", Run),
     },
-    problems=("run_not_found", "run_ended", "not_durable"),
+    problems=("run_not_found", "run_ended", "not_durable", "agent_not_allowed"),
 )
 async def cancel(
     backend: Backend, caller: Caller, run_id: RunId, key: IdempotencyKey, body: CancelRequest = _NOW

@@ -123,9 +123,9 @@ async def messages(backend: Backend, conversation_id: ConversationId, query: Mes
     tag="conversations",
     summary="Delete a conversation",
     answers={204: ("It is gone, with everything that was said in it and all its runs.", None)},
-    problems=("conversation_not_found", "conversation_busy", "not_durable"),
+    problems=("conversation_not_found", "conversation_busy", "not_durable", "agent_not_allowed"),
 )
-async def delete_conversation(backend: Backend, conversation_id: ConversationId) -> Response:
+async def delete_conversation(backend: Backend, caller: Caller, conversation_id: ConversationId) -> Response:
     """Forget a conversation none of whose runs is going on or queued."""
-    await operations.delete_conversation(backend, conversation_id)
+    await operations.delete_conversation(backend, conversation_id, caller)
     return Response(status_code=204)

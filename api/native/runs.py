@@ -174,9 +174,9 @@ async def read_run(backend: Backend, run_id: RunId, query: RunQuery) -> Response
     tag="runs",
     summary="Delete a run",
     answers={204: ("It is gone.", None)},
-    problems=("run_not_found", "run_active", "not_durable"),
+    problems=("run_not_found", "run_active", "not_durable", "agent_not_allowed"),
 )
-async def delete_run(backend: Backend, run_id: RunId) -> Response:
+async def delete_run(backend: Backend, caller: Caller, run_id: RunId) -> Response:
     """Forget a run that has ended, with its events and messages."""
-    await operations.delete_run(backend, run_id)
+    await operations.delete_run(backend, run_id, caller)
     return Response(status_code=204)

@@ -43,7 +43,7 @@ async def answer_calls(
             if answered.isdisjoint((action.call_id, action.id)):
                 why = f"the input has no answer to {action.call_id}: all calls of a response are answered together"
                 raise StateConflict("pending_action", run.id, why)
-    said = orjson.dumps([str(before), caller.name, *(item.model_dump(mode="json") for item in items)])
+    said = orjson.dumps([str(before), caller.identity, *(item.model_dump(mode="json") for item in items)])
     chosen = key.text if key.chosen else f"openai:{hashlib.sha256(said).hexdigest()}"
     acted = await operations.act(backend, run.id, items, caller, key=chosen)
     goes_on = before.next if projection.has_ended(before.part) else before

@@ -104,11 +104,11 @@ async def update_conversation(
     tag="openai",
     summary="Delete a conversation",
     answers={200: ("It is gone.", OpenAiDeleted)},
-    problems=("conversation_not_found", "conversation_busy", "not_durable"),
+    problems=("conversation_not_found", "conversation_busy", "not_durable", "agent_not_allowed"),
 )
-async def delete_conversation(backend: Backend, conversation_id: ConversationInPath) -> Response:
+async def delete_conversation(backend: Backend, caller: Caller, conversation_id: ConversationInPath) -> Response:
     """Forget a conversation none of whose responses is going on, with its responses and items."""
-    await operations.delete_conversation(backend, conversation_id)
+    await operations.delete_conversation(backend, conversation_id, caller)
     return answer(OpenAiDeleted(id=conversation_id, object="conversation.deleted"))
 
 

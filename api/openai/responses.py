@@ -182,7 +182,7 @@ async def _see_that_it_began(backend: Backend, response: ResponseId) -> None:
     tag="openai",
     summary="Cancel a response",
     answers={200: ("The response: cancelled, or about to be, or as it ended before.", OpenAiResponse)},
-    problems=("run_not_found", "not_durable"),
+    problems=("run_not_found", "not_durable", "agent_not_allowed"),
 )
 async def cancel_response(backend: Backend, caller: Caller, response_id: ResponseInPath) -> Response:
     """Any response can be cancelled. Asking again changes nothing, and one that has ended stays as it is."""
@@ -203,12 +203,12 @@ async def cancel_response(backend: Backend, caller: Caller, response_id: Respons
     tag="openai",
     summary="Delete a response",
     answers={200: ("It is gone.", OpenAiDeleted)},
-    problems=("run_not_found", "run_active", "not_durable"),
+    problems=("run_not_found", "run_active", "not_durable", "agent_not_allowed"),
 )
-async def delete_response(backend: Backend, response_id: ResponseInPath) -> Response:
+async def delete_response(backend: Backend, caller: Caller, response_id: ResponseInPath) -> Response:
     """Forget a response that has ended, with its run, its events and its messages."""
     await _see_that_it_began(backend, response_id)
-    await operations.delete_run(backend, response_id.run_id)
+    await operations.delete_run(backend, response_id.run_id, caller)
     return answer(OpenAiDeleted(id=str(response_id), object="response"))
 
 

@@ -203,7 +203,7 @@ async def change_conversation(
     tag="openhands",
     summary="Delete a conversation",
     answers={200: ("It is gone.", OpenHandsSuccess)},
-    problems=("conversation_not_found", "conversation_busy", "too_many_watchers", "not_durable"),
+    problems=("conversation_not_found", "conversation_busy", "too_many_watchers", "not_durable", "agent_not_allowed"),
 )
 async def delete_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """Forget it. A run that is going on is cancelled first, and waited for; 409: a worker has not let go of it."""

@@ -33,7 +33,7 @@ async def keep_agent(
     """
     await admit_agent(name, body, backend, caller)
     agents = backend.store.agents
-    return await within_deadline(agents.keep(caller.tenant, name, body, by=caller.name, expected=expected))
+    return await within_deadline(agents.keep(caller.tenant, name, body, by=caller.identity, expected=expected))
 
 
 async def read_agent(backend: Backend, name: str, version: int | None, caller: Caller) -> ServerAgent:

@@ -76,5 +76,5 @@ def _addressed(item: Item, action_id: str) -> Item:
 
 def _key_of(run_id: str, items: Sequence[Item], caller: Caller) -> str:
     """Return the key under which the same answers again change nothing."""
-    said = orjson.dumps([run_id, caller.name, *(item.model_dump(mode="json") for item in items)])
+    said = orjson.dumps([run_id, caller.identity, *(item.model_dump(mode="json") for item in items)])
     return f"answer:{hashlib.sha256(said).hexdigest()}"

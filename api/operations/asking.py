@@ -63,4 +63,4 @@ async def _forget(backend: Backend, conversation_id: str, run: Run | None, calle
         if run is not None and not run.status.terminal:
             run = await cancel(backend, run.id, caller, reason="nobody waits for the answer any more")
             await await_run(backend, run, Until.TERMINAL, _LETTING_GO)
-        await delete_conversation(backend, conversation_id)
+        await delete_conversation(backend, conversation_id, caller)

@@ -61,10 +61,10 @@ class Caller:
     """The time of arrival, by the monotonic clock."""
 
     @property
-    def identity(self) -> str:
+    def identity(self) -> str | None:
         """The name of the person, where persons are told apart: whose words these are, and who approves what comes of
-        them. Empty if nobody can tell."""
-        return self.name or ""
+        them. None if nobody can tell."""
+        return self.name
 
     @property
     def key(self) -> str:

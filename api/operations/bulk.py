@@ -32,7 +32,7 @@ from palaver.store.runs.runs import Submitted
 from palaver.vocabulary.lifecycle import RunAction
 from palaver.vocabulary.limits import limit_of
 
-from .admission import admit_retry_of
+from .admission import admit_retry_of, refuse_other_agents
 from .backend import Backend, Caller, durable_reply, within_deadline
 from .listing import list_runs
 
@@ -128,7 +128,7 @@ class _Doing:
         self.matched += len(runs)
         able = []
         for run in runs:
-            if code := _hindrance(self.bulk.action, run):
+            if code := _hindrance(self.bulk.action, run) or _barrier(run, self.caller):
                 self.skipped[code] += 1
             else:
                 able.append(run)
@@ -150,7 +150,7 @@ class _Doing:
         """Cancel, newest first: so no queued run starts because the run before it in its conversation ends."""
         bulk, caller, store = self.bulk, self.caller, self.backend.store
         outcomes, unsafe = await durable_reply(
-            store.bulk.cancel(runs, mode=bulk.mode, reason=bulk.reason, by=caller.name, acked_ms=caller.waited_ms)
+            store.bulk.cancel(runs, mode=bulk.mode, reason=bulk.reason, by=caller.identity, acked_ms=caller.waited_ms)
         )
         moved = [outcome for outcome in outcomes if isinstance(outcome, Settled)]
         await within_deadline(follow_up(store, self.backend.publisher.publish_soon, moved))
@@ -165,7 +165,7 @@ class _Doing:
             except Refused as refusal:
                 refused[run.id] = refusal.code
         runs = [run for run, _ in retries]
-        outcomes, unsafe = await durable_reply(self.backend.store.bulk.retry(retries, by=self.caller.name))
+        outcomes, unsafe = await durable_reply(self.backend.store.bulk.retry(retries, by=self.caller.identity))
         paired = zip(runs, outcomes, strict=True)
         made = {run.id: outcome for run, outcome in paired if isinstance(outcome, Submitted)}
         self.backend.publisher.publish_soon([delivery for new in made.values() for delivery in new.deliveries])
@@ -212,6 +212,15 @@ def _hindrance(action: RunAction, run: Run) -> str:
     if not run.status.terminal:
         return "run_active"
     return "run_ended" if action == "cancel" else "nothing_to_retry"
+
+
+def _barrier(run: Run, caller: Caller) -> str:
+    """Return the code with which the caller's key is refused for the agent of a run; empty if it is not."""
+    try:
+        refuse_other_agents(run.agent, caller)
+    except Refused as refusal:
+        return refusal.code
+    return ""
 
 
 def _codes(runs: Sequence[Run], outcomes: Sequence[object], unsafe: NotDurable | None) -> Mapping[str, str]:

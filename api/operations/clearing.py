@@ -29,7 +29,7 @@ async def clear_conversation(backend: Backend, conversation_id: str, caller: Cal
                 why = "its run is cancelled, and a worker has not let go of that yet: ask again"
                 raise StateConflict("conversation_busy", None, why)
     # Not a part of the wait: what is begun of it is done.
-    await delete_conversation(backend, conversation_id)
+    await delete_conversation(backend, conversation_id, caller)
 
 
 async def _once_free(backend: Backend, conversation_id: str, caller: Caller) -> Literal[True]:

@@ -11,7 +11,7 @@ from palaver.schemas.actions import ApprovalDecision, Item, Steering
 from palaver.schemas.models import CancelMode, Run
 from palaver.store.scripting.contracts.replies import RefusalCode
 
-from .admission import admit_items
+from .admission import admit_items, refuse_other_agents
 from .backend import Backend, Caller, durable_reply, within_deadline
 from .below import answered_below
 from .scopes import require_scope
@@ -33,13 +33,15 @@ async def cancel(
     """Ask a run to stop: it ends as cancelled, whatever its worker brings later. Asking again changes nothing.
 
     Raises:
+        Refused: the caller's key is for other agents.
         UnknownRun: there is no such run (any more).
         StateConflict: it has ended otherwise.
         NotDurable, StoreUnavailable: it may not be cancelled safely.
     """
     runs = backend.store.runs
+    await _check_agent(backend, run_id, caller)
     settled, unsafe = await durable_reply(
-        runs.cancel(run_id, mode=mode, reason=reason, by=caller.name, acked_ms=caller.waited_ms)
+        runs.cancel(run_id, mode=mode, reason=reason, by=caller.identity, acked_ms=caller.waited_ms)
     )
     failpoint("run.cancelled")
     await backend.follow_up(settled)
@@ -68,7 +70,7 @@ async def act(
     await admit_items(run_id, items, backend, caller)
     try:
         acted, unsafe = await durable_reply(
-            backend.store.control.act(run_id, items, by=caller.name, idempotency_key=key)
+            backend.store.control.act(run_id, items, by=caller.identity, idempotency_key=key)
         )
     except StateConflict as conflict:
         below = await answered_below(backend, run_id, items) if conflict.code == RefusalCode.UNKNOWN_ACTION else None
@@ -94,7 +96,7 @@ async def hand_over(backend: Backend, run: Run, caller: Caller) -> None:
     """
     calls = [action.call_id for action in run.pending_actions]
     try:
-        acted, unsafe = await durable_reply(backend.store.control.hand_over(run.id, calls, by=caller.name))
+        acted, unsafe = await durable_reply(backend.store.control.hand_over(run.id, calls, by=caller.identity))
     except StateConflict:
         return
     await backend.follow_up(acted.settled)
@@ -102,11 +104,18 @@ async def hand_over(backend: Backend, run: Run, caller: Caller) -> None:
         raise unsafe
 
 
-async def delete_run(backend: Backend, run_id: str) -> None:
+async def delete_run(backend: Backend, run_id: str, caller: Caller) -> None:
     """Delete a run that has ended, with its events and its messages.
 
     Raises:
+        Refused: the caller's key is for other agents.
         UnknownRun, StateConflict: there is no such run, or it has not ended.
         NotDurable, StoreUnavailable: it may be there still.
     """
+    await _check_agent(backend, run_id, caller)
     await within_deadline(backend.store.control.delete_run(run_id))
+
+
+async def _check_agent(backend: Backend, run_id: str, caller: Caller) -> None:
+    if caller.agents is not None:
+        refuse_other_agents((await within_deadline(backend.store.runs.get(run_id))).agent, caller)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final, Literal
 from uuid import UUID
 
 from pydantic import BaseModel
 
-from palaver.errors import FieldError, Refused
+from palaver.errors import FieldError, Refused, UnknownConversation
 from palaver.events import MESSAGES, EventKind
 from palaver.schemas.conversation import Conversation, ConversationMessage, ConversationPatch, NewConversation
 from palaver.schemas.models import Message
@@ -144,13 +144,17 @@ async def read_conversation(backend: Backend, conversation_id: str) -> Conversat
     return await within_deadline(backend.store.runs.conversation(conversation_id))
 
 
-async def delete_conversation(backend: Backend, conversation_id: str) -> None:
+async def delete_conversation(backend: Backend, conversation_id: str, caller: Caller) -> None:
     """Delete a conversation none of whose runs is active or queued.
 
     Raises:
+        Refused: the caller's key is for other agents.
         UnknownConversation, StateConflict: there is no such conversation, or it is busy.
         NotDurable, StoreUnavailable: it may be there still.
     """
+    # Of one that is half deleted only the rest goes.
+    with suppress(UnknownConversation):
+        await check_heard(conversation_id, backend, caller)
     await within_deadline(backend.store.control.delete_conversation(conversation_id))
 
 

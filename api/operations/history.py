@@ -38,7 +38,7 @@ async def append(
     await admit_messages(conversation_id, input, backend, caller, turns=turns)
     await within_deadline(backend.store.capacity.admit())
     messages = (Message(role="user", content=input),) if isinstance(input, str) else input
-    append = backend.store.history.append(conversation_id, messages, idempotency_key=key, by=caller.name)
+    append = backend.store.history.append(conversation_id, messages, idempotency_key=key, by=caller.identity)
     appended, unsafe = await durable_reply(append)
     if unsafe:
         raise unsafe
@@ -57,7 +57,7 @@ async def withdraw(
         IdempotencyMismatch, NotDurable, StoreUnavailable: it was not done, or not safely.
     """
     await check_heard(conversation_id, backend, caller)
-    withdrawing = backend.store.history.withdraw(conversation_id, after, idempotency_key=key, by=caller.name)
+    withdrawing = backend.store.history.withdraw(conversation_id, after, idempotency_key=key, by=caller.identity)
     try:
         withdrawn, unsafe = await durable_reply(withdrawing)
     except StateConflict as conflict:
@@ -100,7 +100,7 @@ async def fork(
         received=body,
         dialect_texts=dialect_texts,
         idempotency_key=key,
-        by=caller.identity or None,
+        by=caller.identity,
         agent_by=admitted.agent_by,
     )
     try:

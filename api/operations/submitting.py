@@ -80,7 +80,7 @@ async def begin(
 ) -> Submitted:
     """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens. One
     that ``begins`` makes its conversation if there is none of that id. ``voices`` are those who had a part in it beside
-    the caller, as `Caller.identity`. With ``show`` a new run comes with the answer.
+    the caller, by their names, '' for none. With ``show`` a new run comes with the answer.
 
     Raises:
         InsufficientScope: the caller's key is not for it.
@@ -104,7 +104,7 @@ async def begin(
             admitted.body,
             received=submission,
             idempotency_key=key,
-            by=caller.identity or None,
+            by=caller.identity,
             agent_by=admitted.agent_by,
             voices=voices,
             begins=begins,
@@ -134,7 +134,7 @@ async def run_begun_with(
     """Return the run that an earlier request with one of these keys made; None if there is none, or not any more.
     ``beside`` is a run or the conversation that it was to go on with."""
     runs = backend.store.runs
-    run_id = await within_deadline(runs.begun_with(keys, by=caller.name, beside=beside))
+    run_id = await within_deadline(runs.begun_with(keys, by=caller.identity, beside=beside))
     with suppress(UnknownRun):
         return None if run_id is None else await within_deadline(runs.get(run_id))
     return None
@@ -154,7 +154,7 @@ async def condense(backend: Backend, conversation_id: str, caller: Caller, *, ke
     submission = Submission(conversation_id=conversation_id, input=(), tags=("condense",))
     admitted = await admit_condensing(submission, backend, caller)
     submitting = backend.store.runs.submit(
-        admitted, received=submission, idempotency_key=key, by=caller.name, condenses=True, show=True
+        admitted, received=submission, idempotency_key=key, by=caller.identity, condenses=True, show=True
     )
     submitted, unsafe = await durable_reply(submitting)
     backend.publisher.publish_soon(submitted.deliveries)
@@ -182,7 +182,7 @@ async def retry(backend: Backend, run_id: str, body: Retry, caller: Caller, *, k
                 admitted.body,
                 received=body,
                 idempotency_key=key,
-                by=caller.identity or None,
+                by=caller.identity,
                 agent_by=admitted.agent_by,
             )
             made, unsafe = await durable_reply(retrying)

@@ -279,9 +279,21 @@ async def test_words_after_the_approval_are_not_approved(driver: StoreDriver, ta
     await check(driver, await talk.ask(await talk.submit("bob")), none_of="bob dan", but="ann")
 
 
-async def test_an_approval_is_not_one_of_words_that_nobody_has_heard(driver: StoreDriver, talk: Talk) -> None:
-    run_id = await talk.ask(await talk.submit("ann", _PAY))
+async def test_words_between_the_question_and_the_approval_are_not_approved(driver: StoreDriver, talk: Talk) -> None:
+    run_id = await talk.ask(await talk.submit("ann", _PAY), "c3", client=["c3"])
     await driver.act(run_id, say("and 888"), by="dan")
+    await driver.act(run_id, output("c3", "and 999"), by="eve")
+    await talk.paid(run_id, "bob")
+    await check(driver, await talk.ask(await talk.submit("bob")), none_of="bob dan eve", but="ann")
+
+
+async def test_words_that_the_model_had_not_heard_when_it_asked_are_not_approved(
+    driver: StoreDriver, talk: Talk
+) -> None:
+    run_id = await talk.submit("ann", _PAY)
+    lease = await talk.lease(run_id)
+    await driver.act(run_id, say("and 888"), by="dan")
+    await driver.store.steps.settle(lease, calls("c1", approval=["c1"], second_person=["c1"]))
     await talk.paid(run_id, "bob")
     await check(driver, await talk.ask(await talk.submit("bob")), none_of="ann bob dan", but="cid")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import httpx
@@ -13,9 +14,12 @@ import pytest
 from api.operations.batches.runner import BatchRunner
 from api.operations.schedules.scheduler import Scheduler
 from palaver.config.settings import Settings
+from palaver.errors import ErrorClass, Failure
+from palaver.processes.tasks import end
 from palaver.schemas.models import Message
-from palaver.steps.verdicts import Continue
+from palaver.steps.verdicts import Continue, GiveUp
 from palaver.tools import tool
+from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.clock import Clock
 from tests.unit.api_world import SETTINGS, World, assert_problem, call, world
 from tests.unit.schedule_world import turned_clock
@@ -43,6 +47,8 @@ class Office:
 
     api: World
     clock: Clock
+    asking: list[asyncio.Task[httpx.Response]] = field(default_factory=list)
+    """Requests whose answers are streams: a client that goes would end the run."""
 
     async def ask(self, by: str, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         """The answer to a request of somebody."""
@@ -61,6 +67,10 @@ class Office:
         found: list[dict[str, Any]] = (await self.have("bob", "GET", f"/v1/runs?limit=100&{query}"))["data"]
         return found
 
+    async def read(self, run: dict[str, Any]) -> dict[str, Any]:
+        """The run as it is now."""
+        return await self.have("bob", "GET", f"/v1/runs/{run['id']}")
+
     async def submit(self, by: str, input: Any = "hello", **body: Any) -> dict[str, Any]:
         """A run of somebody."""
         if "conversation_id" not in body:
@@ -70,6 +80,11 @@ class Office:
     async def end(self, run: dict[str, Any]) -> None:
         """Let the model end its turn."""
         await self.api.finish(run, lease=await self._lease(run["id"]))
+
+    async def fail(self, run: dict[str, Any]) -> None:
+        """Let the run fail."""
+        verdict = GiveUp(Failure.of(ErrorClass.AUTHENTICATION), StopReason.ERROR)
+        await self.api.store.steps.settle(await self._lease(run["id"]), verdict)
 
     async def _lease(self, run_id: str) -> Any:
         run = await self.have("bob", "GET", f"/v1/runs/{run_id}")
@@ -109,7 +124,10 @@ async def office(settings: Settings = KEYED) -> AsyncIterator[Office]:
     with turned_clock(NOON) as clock:
         async with world(settings, rules=RULE, tools=[pay]) as api:
             await api.meet_worker()
-            yield Office(api, clock)
+            made = Office(api, clock)
+            yield made
+            for asking in made.asking:
+                await end(asking)
 
 
 @pytest.fixture

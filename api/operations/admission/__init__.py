@@ -50,6 +50,7 @@ __all__ = [
     "check_heard",
     "may_name",
     "refuse",
+    "refuse_other_agents",
     "refuse_other_names",
 ]
 

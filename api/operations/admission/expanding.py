@@ -60,7 +60,7 @@ async def expand_agent(agent: AgentSpec, name: str | None, backend: Backend, cal
         count_exceeded("agent_tree")
         why = f"has agents of more than {limit_of('agent_tree')} bytes together, as JSON"
         raise Refused.at("/agent/tools", why)
-    return AgentTree(whole, backend.providers, writers=frozenset({caller.identity, *expansion.writers}))
+    return AgentTree(whole, backend.providers, writers=frozenset({caller.identity or "", *expansion.writers}))
 
 
 def as_it_was(agent: AgentSpec) -> AgentSpec:

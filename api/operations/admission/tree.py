@@ -54,7 +54,7 @@ class AgentTree:
     budget: Budget | None = None
     """The most that each of its runs may use, as the agent above says."""
     writers: frozenset[str] = frozenset()
-    """The writers of all its agents, as `Caller.identity`: the caller whose request has it, and those who put on the
+    """The names of those who wrote its agents, '' for none: the caller whose request has it, and those who put on the
     server what it names."""
 
     @cached_property

@@ -104,7 +104,7 @@ async def change_batch(backend: Backend, batch_id: str, verb: BatchVerb, caller:
             # What nobody can read is not begun again.
             return batch
         await _judged(backend, batch_id, (), caller)
-    changing = backend.store.batches.change(caller.tenant, _known(batch_id), verb, by=caller.identity or None)
+    changing = backend.store.batches.change(caller.tenant, _known(batch_id), verb, by=caller.identity)
     await within_deadline(changing)
     backend.batches_changed.set()
     return await read_batch(backend, batch_id, caller)

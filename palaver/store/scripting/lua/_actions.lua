@@ -1,8 +1,8 @@
 -- Tool calls that wait for a person's decision, a client's output, or the answer to a question.
 -- needs: deliver, family, outbox
 -- RUN `actions` is the JSON list of them, in call order: {id, type, tool, call_id, arguments, digest, timeout (ms),
--- expires_at (ms), question (what a server asks), second_person (`_voices.lua` says who may approve it)}. The step of each is in the state
--- awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how one was resolved.
+-- expires_at (ms), question (what a server asks), second_person (`_voices.lua` says who may approve it)}. The step of each
+-- is in the state awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how one was resolved.
 
 -- And whether webhooks are to hear of those that are added.
 local function pending_actions()
@@ -26,8 +26,10 @@ end
 -- Let calls wait until an action is resolved or expires. `waits` are {name of the step, step, action}, in call order.
 local function await_actions(waits)
   local actions, heard = pending_actions()
+  local asks = false
   for _, each in ipairs(waits) do
     local name, step, action = unpack(each)
+    asks = asks or action.second_person
     action.expires_at = NOW + action.timeout
     step.state, step.action, step['until'] = StepState.AWAITING, action.id, action.expires_at
     step.since = NOW
@@ -38,6 +40,8 @@ local function await_actions(waits)
     actions[#actions + 1] = action
   end
   save_actions(actions)
+  -- With words that wait it is not known which of them it has heard.
+  if asks then redis.call('HSET', RUN, 'asked', STEER and 0 or ENTRIES) end
   for _, each in ipairs(waits) do
     local action = each[3]
     local data = { step = each[1], action = action }
@@ -59,12 +63,13 @@ local function drop_actions(resolved)
   save_actions(left)
 end
 
--- Record how a removed action was resolved; `more` goes into the event. An approval by a second person is one of what was
--- said until then and heard.
+-- Record how a removed action was resolved; `more` goes into the event. Who approves for a second person vouches for what
+-- the model was told when it asked.
 local function log_resolution(action, decision, more)
   if action.second_person then
-    local vouches = decision == Resolution.APPROVE and not STEER and redis.call('HGET', RUN, 'vouched') ~= ''
-    redis.call('HSET', RUN, 'vouched', vouches and ENTRIES or '')
+    local kept = redis.call('HMGET', RUN, 'asked', 'vouched')
+    local vouches = decision == Resolution.APPROVE and kept[2] ~= ''
+    redis.call('HSET', RUN, 'vouched', vouches and (kept[1] or 0) or '')
   end
   redis.call('HSET', RUN, 'act:' .. action.id, decision, 'act:' .. action.call_id, decision)
   redis.call('ZREM', list_of_actions(action), member(action.call_id))

@@ -97,7 +97,7 @@ local function finish(reason, failure)
   count_run(status, reason, failed and failure)
   local heard, vouched = hand_on_usage()
   if heard then tell_webhooks(status, reason, failed and failure) end
-  local vouches = vouched and vouched ~= '' and status == RunStatus.COMPLETED
+  local vouches = status == RunStatus.COMPLETED and (tonumber(vouched or 0) or 0) > 0
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }),
     unpack(vouches and { 'vouched', vouched } or {}))
   redis.call('EXPIRE', RUN, Setting.RETENTION)
