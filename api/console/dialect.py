@@ -55,7 +55,7 @@ async def _lead(request: Request) -> Response:
     """Lead to the page of a path: the console has it behind the ``#``."""
     rest = routed_path(request.scope).removeprefix(f"{PREFIX}/")
     query = f"?{request.url.query}" if request.url.query else ""
-    page = f"#/{quote(rest)}{query}" if rest else ""
+    page = f"#/{quote(rest.rstrip('/'))}{query}" if rest else ""
     return RedirectResponse(f"{'../' * (rest.count('/') + 1)}{PREFIX.removeprefix('/')}{page}")
 
 

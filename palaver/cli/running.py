@@ -13,7 +13,7 @@ from rich.console import Console
 from palaver.cli.connection import INTERRUPTED, Api, QuietNotice, say
 from palaver.cli.conversations import watch_conversation
 from palaver.cli.deciding import ApprovalPrompt
-from palaver.cli.doing import doing
+from palaver.cli.doing import doing, waiting
 from palaver.cli.options import (
     Agent,
     Ask,
@@ -34,7 +34,7 @@ from palaver.client import ClientError, Conflict, Palaver
 from palaver.client.backoff import passing
 from palaver.events import Event, StreamRewound
 from palaver.schemas.models import Run
-from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 
 
 def run(
@@ -104,6 +104,7 @@ def run(
             deadline=deadline,
             idempotency_key=idempotency_key,
         )
+        _say_lack(submitted)
         if detach:
             api.show(submitted, submitted.id)
             return
@@ -144,7 +145,7 @@ def watch(
         if run_id.startswith("conv_"):
             watch_conversation(client, run_id, after, as_json=api.as_json, reasoning=reasoning)
             return
-        client.get(run_id)  # from here on there is a run and an API, and it is waited for
+        _say_lack(client.get(run_id))  # from here on there is a run and an API, and it is waited for
         follower = RunFollower(
             client, run_id, console(), after=int(after), show_input=True, ask=False, reasoning=reasoning
         )
@@ -160,6 +161,12 @@ def watch(
         if not api.as_json:
             follower.transcript.end(ended)
         raise typer.Exit(exit_code(ended))
+
+
+def _say_lack(run: Run) -> None:
+    """Say at once that no worker has what the run needs: it may be waited for in vain."""
+    if run.waiting is not None and run.waiting.reason is WaitReason.NO_WORKER:
+        say(f"… {waiting(run)}: the run goes on as soon as one comes")
 
 
 class RunFollower:

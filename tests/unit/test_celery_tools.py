@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
+import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -348,6 +350,32 @@ def test_what_is_read_is_bounded_and_junk_is_left_out(server: Reports) -> None:
         server._client.rpush(f"pre:palaver:task:{_ID}", text)
     assert server.read(_ID) == [{"state": "started"}]
     assert 0 < server._client.ttl(f"pre:palaver:task:{_ID}:sent") <= 7 * 86_400
+
+
+async def test_a_project_that_is_not_here_says_both_ways_out_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Django's own pages have it: the module of the application names the settings, and its tasks import Django."""
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "a_desk.py").write_text(
+        "import os\nfrom celery import Celery\n"
+        "os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'a_desk.settings')\n"
+        "app = Celery('desk')\napp.config_from_object('django_that_is_not_here.conf:settings', namespace='CELERY')\n"
+        "import django_that_is_not_here\n"
+    )
+    opening = tools_of_file(tmp_path, '[celery.desk]\napp = "a_desk:app"\ntasks.x = {}')
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises(ConfigurationError) as refused:
+            await opening.__aenter__()
+    said = str(refused.value)
+    assert "celery.desk: cannot import a_desk:app: No module named 'django_that_is_not_here'" in said
+    assert "install it here" in said
+    assert "or name its broker with broker_env in the place of app, and give each task parameters" in said
+    assert "DJANGO_SETTINGS_MODULE" not in os.environ
+    Celery("another", set_as_current=False)
+    assert [str(each.message) for each in warned] == []
 
 
 def test_report_may_be_called_twice() -> None:

@@ -144,6 +144,16 @@ class TestProcess:
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert done.stderr == "(0.0, 0.0)\n"
 
+    @pytest.mark.parametrize(
+        "command", ["run hi --model fake/echo", "run hi --model fake/echo --detach", f"watch {RUN_ID}"]
+    )
+    def test_a_worker_that_is_missing_is_said_at_once(self, api: ScriptedAPI, command: str) -> None:
+        waits = run_object("queued", waiting={"reason": "no_worker", "code": "provider:fake"})
+        api.on("POST", RUNS, answer(waits, 202))
+        api.on("GET", RUN, answer(waits), answer(COMPLETED))
+        code, said = _in_a_shell(api, f"{command} >/dev/null")
+        assert (code, said) == (0, "… no worker has provider fake: the run goes on as soon as one comes\n")
+
     @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
     def test_streams_that_are_closed_are_nothing_to_fail_for(self, api: ScriptedAPI, closed: str) -> None:
         assert _in_a_shell(api, f"run hi --model fake/echo {closed}") == (0, "")

@@ -119,7 +119,7 @@ async def test_all_addresses_are_relative(keyed: World) -> None:
         ("/console/runs", "../console#/runs"),
         ("/console/runs?status=failed&q=a%20b", "../console#/runs?status=failed&q=a%20b"),
         ("/console/playground", "../console#/playground"),
-        ("/console/runs/", "../../console#/runs/"),
+        ("/console/runs/", "../../console#/runs"),
     ],
 )
 async def test_its_own_paths_lead_to_its_pages(keyed: World, path: str, leads: str) -> None:

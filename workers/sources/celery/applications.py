@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,10 +16,11 @@ from typing import Any, Final
 
 from celery import Celery, current_app
 from celery.backends.base import DisabledBackend
+from celery.exceptions import FixupWarning
 
 from palaver import tool
 from palaver.celery.reports import BRIEFLY, OF_US, Reports, error_facts, reports_over, result_facts
-from palaver.errors import ConfigurationError
+from palaver.errors import ConfigurationError, PalaverError
 from palaver.tools import ToolDeclaration
 
 from ..guests import VARIABLE
@@ -26,6 +29,10 @@ from .tables import CelerySection, TaskTable
 log = logging.getLogger("palaver.workers.sources.celery")
 
 _PING: Final = 1.0
+_WAYS: Final = (
+    "install it here, with what it imports and the variables of its settings, or name its broker with broker_env in "
+    "the place of app, and give each task parameters"
+)
 _STATES: Final = {"SUCCESS": "success", "FAILURE": "failure", "REVOKED": "revoked", "STARTED": "started"}
 
 
@@ -50,6 +57,10 @@ class NotSent(Exception):
     """Nothing was published."""
 
 
+class NotImported(ConfigurationError):
+    """The application cannot be imported here."""
+
+
 class Application:
     """The application of a table."""
 
@@ -64,7 +75,7 @@ class Application:
             self._backend_there = not isinstance(self._app.backend, DisabledBackend)
             self._reports_at = section.address("reports")
         except ConfigurationError as error:
-            raise ConfigurationError(f"{self._place}: {error}") from None
+            raise type(error)(f"{self._place}: {error}") from None
         self._connection: Any = None
         self._reports: Reports | None = None
 
@@ -182,15 +193,24 @@ class Application:
 
 def _imported(place: str) -> Celery:
     module, _, attribute = place.partition(":")
-    ours = current_app._get_current_object()
+    ours, before = current_app._get_current_object(), set(os.environ)
     try:
-        found = getattr(import_module(module), attribute, None)
-        if not isinstance(found, Celery):
-            raise ConfigurationError(f"{place} is no Celery application")
-        found.loader.import_default_modules()
-        found.finalize()
-    except ImportError as error:
-        raise ConfigurationError(f"cannot import {place}: {error}") from error
+        with warnings.catch_warnings():
+            # About a Django that is not here: what cannot be imported without it is said.
+            warnings.simplefilter("ignore", FixupWarning)
+            found = getattr(import_module(module), attribute, None)
+            if not isinstance(found, Celery):
+                raise ConfigurationError(f"{place} is no Celery application")
+            found.loader.import_default_modules()
+            found.finalize()
+    except PalaverError:
+        raise
+    except Exception as error:  # of code of users
+        # The settings of a project that is not here would have every other application of this process look for them.
+        for name in set(os.environ) - before:
+            del os.environ[name]
+        why = f"{error}" if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise NotImported(f"cannot import {place}: {why}; {_WAYS}") from error
     finally:
         # An application that is made takes the place of the one that this process works for.
         ours.set_current()

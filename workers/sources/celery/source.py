@@ -16,7 +16,7 @@ from palaver.tools import ToolContext, ToolDeclaration
 from ..containment import ToolAnswer, contained
 from ..guests import SourceFinding, ToolsOfFile
 from ..port import RunBlocking, ToolSource
-from .applications import Application, Order
+from .applications import Application, NotImported, Order
 from .calls import TaskCalls
 from .tables import CelerySection, TaskTable
 
@@ -94,7 +94,7 @@ def _finding(name: str, section: CelerySection) -> SourceFinding:
         for tool, table in section.tasks.items():
             application.declaration(tool, table)
     except ConfigurationError as error:
-        return found(ok=False, found=f"{error}.", advice=_SEE_TABLE)
+        return found(ok=False, found=f"{error}.", advice="" if isinstance(error, NotImported) else _SEE_TABLE)
     try:
         workers, tasks = application.found_workers()
     except Exception as error:  # of the client of a broker, of which there are several
