@@ -22,7 +22,7 @@ from .auth import bearer, routed_path
 from .openapi import Answer, ErrorFormat, Says, Schemas, operation
 from .problems import Problem, problem_of
 from .queries import Query
-from .signatures import Handler, Takes, Unfit
+from .signatures import Handler, Takes
 from .sockets import CloseCodes, KeyInFrame, SocketHandler, socket_route
 
 H = TypeVar("H", bound=Handler)
@@ -71,7 +71,6 @@ class Dialect:
         errors: ErrorFormat,
         key_of: KeyOf = bearer,
         query: type[Query] = Query,
-        unfit: Unfit | None = None,
         about: str = "",
         tables: Mapping[str, ClosedTable] = MappingProxyType({}),
         settings: type[BaseSettings] | None = None,
@@ -87,9 +86,6 @@ class Dialect:
         self.key_of: Final = key_of
         self.query: Final = query
         """The query model of routes that take no parameters there."""
-        self.unfit: Final = unfit
-        """The function that looks, where a query or a body does not fit, whether something else has to be answered
-        first."""
         self.about: Final = about
         """A sentence of the document about the operations that have its name as their tag."""
         self.tables: Final = tables
@@ -166,9 +162,7 @@ class Dialect:
             says = Says(answers, problems, examples, also)
             self.router.add_api_route(
                 path,
-                takes.endpoint(
-                    in_json=any(model is not None for _, model in answers.values()), others=self.query, unfit=self.unfit
-                ),
+                takes.endpoint(in_json=any(model is not None for _, model in answers.values()), others=self.query),
                 methods=[method],
                 name=handler.__name__,
                 operation_id=operation_id,

@@ -23,8 +23,8 @@ from .queries import Query, read_query
 from .requests import backend_of, caller_of
 
 Handler = Callable[..., Awaitable[Response]]
-Unfit = Callable[[Request, Mapping[str, Any]], Awaitable[None]]
-"""A function of a request whose query or body does not fit, and of the other parameters that were read of it."""
+_FORM: Final = frozenset({"unknown_parameter", "duplicate_parameter"})
+"""Faults of a request that are said whatever it is about, as what is no JSON is."""
 _REFERENCE: Final = TypeAdapter[str](AgentReference)
 _NAME: Final = TypeAdapter[str](ServerName)
 _PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")
@@ -44,6 +44,9 @@ class InPath:
     keep: Callable[[Backend, Caller, Any], Awaitable[None]] | None = None
     """The function that raises, for the parameter's value, unless a caller who is held to one conversation means that
     one. None if the part names neither a conversation nor a run."""
+    look: Callable[[Backend, Any, Caller], Awaitable[object]] | None = None
+    """The function that raises unless there is what the parameter's value names: that is said before anything that is
+    wrong with the rest of a request. None if it may be something new."""
 
 
 def read_name(text: str) -> str:
@@ -150,15 +153,9 @@ class Takes:
             case _:
                 raise TypeError(f"{self.handler.__name__} has a parameter {name} that no request has")
 
-    def endpoint(
-        self, *, in_json: bool, others: type[Query] = Query, unfit: Unfit | None = None
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def endpoint(self, *, in_json: bool, others: type[Query] = Query) -> Callable[[Request], Awaitable[Response]]:
         """Return a function that reads these parameters from a request and calls the handler, which answers ``in_json``
-        or with nothing.
-
-        A query is read as ``others`` where the handler takes none. ``unfit`` gets the parameters that were read where
-        the query or the body does not fit, and raises another answer in place of that one.
-        """
+        or with nothing. A query is read as ``others`` where the handler takes none."""
         checks: list[Callable[[Request], object]] = []
         if in_json and self.offers is None and not self.probe:
             checks.append(lambda request: accepted(request, JSON))
@@ -169,7 +166,14 @@ class Takes:
         read = read_body if self.body_required else read_optional_body
         scopes = self.scopes
         keeping = [(name, part.keep) for name, part in self.path.items() if part.keep is not None]
+        looking = [(name, part.look) for name, part in self.path.items() if part.look is not None]
         keeps = self.keeps_to or bool(keeping)
+
+        async def keep_to_its_own(request: Request, caller: Caller, arguments: Mapping[str, Any]) -> None:
+            if caller.conversation is not None:
+                for name, keep in keeping:
+                    if name in arguments:
+                        await keep(backend_of(request), caller, arguments[name])
 
         async def endpoint(request: Request) -> Response:
             caller = caller_of(request)
@@ -183,15 +187,16 @@ class Takes:
             try:
                 for name, reader in readers:
                     arguments[name] = reader(request)
-                if caller.conversation is not None:
-                    for name, keep in keeping:
-                        await keep(backend_of(request), caller, arguments[name])
+                await keep_to_its_own(request, caller, arguments)
                 if body is not None:
                     arguments[body_name] = await read(request, body)
-            except Refused:
-                if unfit is not None:
-                    await unfit(request, arguments)
+                return await handler(**arguments)
+            except Refused as refused:
+                if refused.code not in _FORM:
+                    await keep_to_its_own(request, caller, arguments)
+                    for name, look in looking:
+                        if name in arguments:
+                            await look(backend_of(request), arguments[name], caller)
                 raise
-            return await handler(**arguments)
 
         return endpoint

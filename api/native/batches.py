@@ -26,7 +26,7 @@ from .links import location_of, next_page
 
 CSV: Final = "text/csv"
 JSONL: Final = "application/x-ndjson"
-BatchId = Annotated[str, InPath("The batch's id.")]
+BatchId = Annotated[str, InPath("The batch's id.", look=operations.read_batch)]
 
 
 class BatchesQuery(Query):

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ..dialects import Dialect
 from ..openapi import ErrorFormat
-from ..operations import keep_to_conversation, keep_to_run
+from ..operations import keep_to_conversation, keep_to_run, read_conversation, read_run
 from ..problems import Problem
 from ..requests import request_id_of
 from ..signatures import InPath
@@ -22,5 +22,12 @@ def _respond(problem: Problem, request: HTTPConnection) -> Response:
 
 NATIVE: Final = Dialect("", "", _respond, ErrorFormat(MEDIA_TYPE, "Problem", PROBLEM))
 
-RunId = Annotated[str, InPath("The run's id.", keep=keep_to_run)]
-ConversationId = Annotated[str, InPath("The conversation's id.", keep=keep_to_conversation)]
+RunId = Annotated[
+    str, InPath("The run's id.", keep=keep_to_run, look=lambda backend, run_id, _: read_run(backend, run_id))
+]
+ConversationId = Annotated[
+    str,
+    InPath(
+        "The conversation's id.", keep=keep_to_conversation, look=lambda backend, id, _: read_conversation(backend, id)
+    ),
+]

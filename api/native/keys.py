@@ -19,7 +19,9 @@ from .dialect import NATIVE
 from .links import location_of
 
 _DEFAULT: Final = KeyRotation()
-KeyId = Annotated[str, InPath("The key's id: what stands between its first two underscores behind `plv`.")]
+KeyId = Annotated[
+    str, InPath("The key's id: what stands between its first two underscores behind `plv`.", look=operations.read_key)
+]
 
 
 class KeysQuery(Query):

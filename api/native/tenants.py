@@ -15,7 +15,9 @@ from ..operations import Backend, Caller
 from ..signatures import InPath
 from .dialect import NATIVE
 
-TenantName = Annotated[str, InPath("The tenant's name; `default` for the one that is always there.")]
+TenantName = Annotated[
+    str, InPath("The tenant's name; `default` for the one that is always there.", look=operations.read_tenant)
+]
 
 
 @NATIVE.route(

@@ -29,7 +29,9 @@ from ..signatures import InPath
 from .dialect import NATIVE
 from .links import location_of, next_page
 
-WebhookId = Annotated[str, InPath("The webhook's id.")]
+WebhookId = Annotated[
+    str, InPath("The webhook's id.", look=lambda backend, id, _: operations.read_webhook(backend, id))
+]
 _CHANGING: Final = ("webhook_not_found", "webhook_of_file", "not_durable")
 
 

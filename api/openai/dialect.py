@@ -15,7 +15,7 @@ from ..auth import routed_path
 from ..dialects import Dialect
 from ..headers import JSON
 from ..openapi import ErrorFormat
-from ..operations import Backend, Caller, keep_to_conversation, keep_to_run
+from ..operations import Backend, Caller, keep_to_conversation, keep_to_run, read_conversation, read_run
 from ..problems import Problem
 from ..queries import AnyQuery
 from ..requests import request_id_of
@@ -122,6 +122,18 @@ async def _keep_to_response(backend: Backend, caller: Caller, response: Response
 
 
 ResponseInPath = Annotated[
-    ResponseId, InPath("The response's id.", ResponseId.read, pattern=PATTERN, keep=_keep_to_response)
+    ResponseId,
+    InPath(
+        "The response's id.",
+        ResponseId.read,
+        pattern=PATTERN,
+        keep=_keep_to_response,
+        look=lambda backend, response, _: read_run(backend, response.run_id),
+    ),
 ]
-ConversationInPath = Annotated[str, InPath("The conversation's id.", keep=keep_to_conversation)]
+ConversationInPath = Annotated[
+    str,
+    InPath(
+        "The conversation's id.", keep=keep_to_conversation, look=lambda backend, id, _: read_conversation(backend, id)
+    ),
+]

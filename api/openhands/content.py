@@ -14,6 +14,7 @@ from palaver.schemas.actions import ClientTool
 from palaver.schemas.content import ImagePart, Part, TextPart
 from palaver.schemas.fields import SecretText
 from palaver.schemas.models import Message
+from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import KIB
 
 from ..lenient import LenientModel, refusing
@@ -119,6 +120,36 @@ def announced(tools: Sequence[ClientTool]) -> tuple[ClientTool, ...]:
 def described(tool: ClientTool) -> dict[str, Any]:
     """Return a tool as clients read it: a client that attaches learns its actions from that."""
     return tool.model_dump(include={"name", "description", "parameters"})
+
+
+_OWN_TOOLS: Final = {"finish": "Finish", "think": "Think"}
+"""The tools that clients have a kind of their own for, by its beginning."""
+
+
+def agents_tool(name: str, declared: ToolDeclaration | None) -> dict[str, Any]:
+    """Return a tool of an agent in a kind that all clients know. ``declared`` is None where no worker has it now."""
+    description = declared.description if declared else ""
+    if name in _OWN_TOOLS:
+        return _tool(name, description, f"{_OWN_TOOLS[name]}Tool", _OWN_TOOLS[name])
+    return _of_server(name, description, declared.parameters if declared else {"type": "object", "properties": {}})
+
+
+def clients_tool(tool: ClientTool, *, newer: bool) -> dict[str, Any]:
+    """Return a tool of the client: for the ``newer`` one in the kind that it has made for it."""
+    if not newer:
+        return _of_server(tool.name, tool.description, tool.parameters)
+    made = _tool(tool.name, tool.description, "ClientTool", "ClientTool", f"ClientAction_{tool.name}")
+    return made | {"client_tool_name": tool.name, "input_schema": tool.parameters}
+
+
+def _of_server(name: str, description: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    mcp_tool = {"name": name, "description": description, "inputSchema": parameters}
+    return _tool(name, description, "MCPToolDefinition", "MCPTool") | {"mcp_tool": mcp_tool}
+
+
+def _tool(name: str, description: str, kind: str, of: str, action: str | None = None) -> dict[str, Any]:
+    types = {"action_type": action or f"{of}Action", "observation_type": f"{of}Observation"}
+    return {"kind": kind, "title": name, "description": description, **types}
 
 
 def client_action(tool: ClientTool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from uuid import UUID
 import orjson
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -25,7 +25,7 @@ from ..openapi import ErrorFormat
 from ..operations import Backend, Caller
 from ..problems import Problem
 from ..queries import AnyQuery
-from ..requests import backend_of, request_id_of
+from ..requests import request_id_of
 from ..signatures import InPath
 from .agents import there
 from .tables import HTTP_STATUS, TABLES
@@ -94,17 +94,6 @@ def _in_query(query: bytes) -> bytes | None:
     return keys[0] if keys else None
 
 
-async def _conversation_first(request: Request, parameters: Mapping[str, Any]) -> None:
-    """Look for the conversation first, as OpenHands does, before query and body are read.
-
-    Raises:
-        UnknownConversation: there is none.
-    """
-    if "conversation" in parameters:
-        backend = backend_of(request)
-        await operations.read_conversation(backend, operations.conversation_of(backend, parameters["conversation"]))
-
-
 class OpenHandsSettings(BaseSettings):
     """The settings of operators for this dialect."""
 
@@ -121,7 +110,6 @@ OPENHANDS: Final = Dialect(
     ErrorFormat(JSON, "OpenHandsError", SCHEMA),
     key_of,
     query=AnyQuery,
-    unfit=_conversation_first,
     about="The same conversations for OpenHands' clients.",
     tables=TABLES,
     settings=OpenHandsSettings,
@@ -149,7 +137,13 @@ async def _keep_to(backend: Backend, caller: Caller, number: UUID) -> None:
     await operations.keep_to_conversation(backend, caller, operations.conversation_of(backend, number))
 
 
-ConversationUuid = Annotated[UUID, InPath("The conversation, a UUID.", number_of, "uuid", UUID_PATTERN, _keep_to)]
+async def _look(backend: Backend, number: UUID, _: Caller) -> None:
+    await operations.read_conversation(backend, operations.conversation_of(backend, number))
+
+
+ConversationUuid = Annotated[
+    UUID, InPath("The conversation, a UUID.", number_of, "uuid", UUID_PATTERN, _keep_to, _look)
+]
 EventUuid = Annotated[str, InPath("The event's id.")]
 
 

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 import orjson
 
 from palaver.errors import ErrorClass
+from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
 from palaver.schemas.actions import ClientTool
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
@@ -80,13 +81,10 @@ class Writer:
     client_tools: Mapping[str, ClientTool] = field(default_factory=dict)
     """The client's tools by name."""
 
-    def system_prompt(self, at: datetime, text: str) -> Event:
-        """Return the event with the agent's prompt, which stands before all others."""
-        return self._event("SystemPromptEvent", event_id(self.conversation, FIRST), at, "agent") | {
-            "system_prompt": {"type": "text", "text": text},
-            # Each kind of tool would have to be known to the client.
-            "tools": [],
-        }
+    def system_prompt(self, at: datetime, text: str, tools: Sequence[Event] = ()) -> Event:
+        """Return the event with the agent's prompt and its tools, which stands before all others."""
+        event = self._event("SystemPromptEvent", event_id(self.conversation, FIRST), at, "agent")
+        return fitting(event | {"system_prompt": {"type": "text", "text": text}, "tools": [*tools]})
 
     def state(self, id: str, at: datetime, key: str, value: Any) -> Event:
         """Return the event for a part of the conversation's state, or for all of it."""
@@ -196,7 +194,8 @@ class Writer:
         text = "\n".join(part["text"] for part in content if part["type"] == "text")
         if error and error["class"] == ErrorClass.TOOL_DENIED:
             event = self._event("UserRejectObservation", self._id(entry), entry.at, "environment")
-            return event | about | action | {"rejection_reason": text}
+            # A reason as it was given: the words before it are for the model.
+            return event | about | action | {"rejection_reason": text.removeprefix(f"{Sentence.DENIED} ")}
         if error or message.get("is_error"):
             event = self._event("AgentErrorEvent", self._id(entry), entry.at, "agent") | about | {"error": text}
             return event | self._if_newer(classification=of_failure(error)[2]) if error else event

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Annotated, Final, Literal, NamedTuple
 from uuid import UUID
 
 import orjson
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from starlette.responses import Response
 
 from palaver.errors import FieldError, Refused
@@ -20,10 +20,12 @@ from .. import operations
 from ..answers import answer_json
 from ..operations import Backend
 from ..queries import AnyQuery, Number, moment
+from .content import agents_tool, clients_tool
 from .dialect import OPENHANDS, ConversationUuid, EventUuid
 from .events import Event, timestamp
 from .ids import FIRST, event_id, place_of
 from .snapshot import Snapshot, load_snapshot
+from .state import Generation
 from .wire import Count, EventSearchPage, OpenHandsEvent, plain
 
 _BY_INDEX: Final = 2048
@@ -109,16 +111,24 @@ def _may_be_an_event(id: str) -> bool:
 async def _system_prompt(backend: Backend, snapshot: Snapshot) -> list[Placed]:
     """Return the prompt, which stands before the log, if there is an agent. Clients sort by time, and a fork is younger
     than the log with which it begins: so the prompt has the time of the first entry, if that is earlier."""
-    agent: AgentSpec | None = snapshot.conversation.agent
-    if agent is None:
+    if snapshot.conversation.agent is None:
         return []
     at = snapshot.conversation.created_at
     async with aclosing(operations.read_log(backend, snapshot.id)) as pages:
         async for page in pages:
             at = min(at, page[0].at)
             break
-    prompt = snapshot.writer.system_prompt(at, agent.instructions)
+    prompt = await system_prompt(backend, snapshot, snapshot.conversation.agent, at)
     return [Placed(FIRST, prompt["id"], prompt)]
+
+
+async def system_prompt(backend: Backend, snapshot: Snapshot, agent: AgentSpec, at: datetime) -> Event:
+    """Return the event with the prompt of an agent, and its tools as workers have them now."""
+    known = await operations.known_tools(backend)
+    newer = snapshot.state.generation is Generation.NEWER
+    tools = [agents_tool(name, next(iter(known.get(name, ())), None)) for name in agent.tools]
+    tools += [clients_tool(tool, newer=newer) for tool in snapshot.client_tools]
+    return snapshot.writer.system_prompt(at, agent.instructions, tools)
 
 
 _PLACE: Final = "/openhands/api/conversations/{conversation}/events"
@@ -139,10 +149,17 @@ def _as_in_events(value: object) -> object:
 _Moment = Annotated[str, BeforeValidator(_as_in_events), WithJsonSchema({"type": "string", "format": "date-time"})]
 
 
+def _kind_in(name: str) -> str:
+    """Return the kind that a name or the path of a class ends with: OpenHands' own server compares paths."""
+    return name.rpartition(".")[2]
+
+
 class EventFilter(AnyQuery):
     """A filter of events."""
 
-    kind: str | None = Field(default=None, max_length=100, description="The name of a kind, as in `kind`.")
+    kind: Annotated[str, AfterValidator(_kind_in)] | None = Field(
+        default=None, max_length=200, description="The name of a kind, as in `kind`, or the path of its class."
+    )
     source: str | None = Field(default=None, max_length=100)
     body: str | None = Field(default=None, max_length=1000, description="A text in a message.")
     timestamp__gte: _Moment | None = Field(default=None, description="Only at this time or later.")

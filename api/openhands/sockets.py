@@ -28,6 +28,7 @@ from ..sockets import CloseCodes, send_frame, text_frame, turns_of
 from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event, Writer
 from .followers import Followers
+from .history import system_prompt
 from .ids import FIRST
 from .shared_events import SharedEvent, shared, shared_delta
 from .snapshot import NAME, Snapshot, load_snapshot
@@ -165,7 +166,7 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
                     if entry.position == FIRST + 1 and (agent := snapshot.conversation.agent) is not None:
                         # With the first words, as it stands before them in the list.
                         at = min(snapshot.conversation.created_at, entry.at)
-                        await _send(socket, snapshot.writer.system_prompt(at, agent.instructions))
+                        await _send(socket, await system_prompt(backend, snapshot, agent, at))
                     if over and entry.position > new and entry.type == EventKind.MESSAGE_CREATED and not entry.run_id:
                         # Programs ask the client for the status before they run it, and what it does with the words
                         # takes a while. It is no full_state: that would end the wait for the run which may have begun.

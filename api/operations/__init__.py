@@ -49,7 +49,7 @@ from .conversations import (
     read_messages,
 )
 from .history import append, fork, withdraw
-from .keys import create_key, list_keys, revoke_key, rotate_key
+from .keys import create_key, list_keys, read_key, revoke_key, rotate_key
 from .listing import count_runs, list_runs
 from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_away, key_ended
 from .log import (
@@ -105,7 +105,7 @@ from .stored_keys import StoredKeys
 from .submitting import Taken, begin, check_submission, condense, retry, run_begun_with, submit
 from .tenants import change_tenant, list_tenants, read_tenant
 from .tokens import create_token
-from .tools import ToolState, read_tools
+from .tools import ToolState, known_tools, read_tools
 from .usage import UsageReport, UsageRow, read_usage
 from .waiting import Until, admit_watcher, await_run, has_unheard_words, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
@@ -224,6 +224,7 @@ __all__ = [
     "keep_to_named",
     "keep_to_run",
     "key_ended",
+    "known_tools",
     "last_message",
     "leave_position",
     "list_agents",
@@ -252,6 +253,7 @@ __all__ = [
     "read_conversations",
     "read_dialect_text",
     "read_events",
+    "read_key",
     "read_lacked",
     "read_log",
     "read_messages",

@@ -46,6 +46,14 @@ async def list_keys(backend: Backend, caller: Caller, tenant: str | None = None)
     return [record.shown(used) for record, used in listed if _sees(caller, record)]
 
 
+async def read_key(backend: Backend, key_id: str, caller: Caller) -> KeyRecord:
+    """Return a key. Raises Refused: there is none, for this caller."""
+    record = await within_deadline(backend.store.api_keys.get(key_id))
+    if not _sees(caller, record):
+        raise Refused("key_not_found")
+    return record
+
+
 async def rotate_key(backend: Backend, key_id: str, overlap: int, caller: Caller) -> NewKey:
     """Make a key in the place of another one, which expires after ``overlap`` seconds.
 
@@ -55,7 +63,7 @@ async def rotate_key(backend: Backend, key_id: str, overlap: int, caller: Caller
         StateConflict: ``keys_full``.
         NotDurable, StoreUnavailable: it was not made, or not safely.
     """
-    _check_within(caller, (await _known(backend, key_id, caller)).grant)
+    _check_within(caller, (await read_key(backend, key_id, caller)).grant)
     return await within_deadline(backend.store.api_keys.rotate(key_id, overlap=overlap, by=caller.name))
 
 
@@ -66,7 +74,7 @@ async def revoke_key(backend: Backend, key_id: str, caller: Caller) -> KeyRecord
         Refused: there is no such key, for this caller.
         NotDurable, StoreUnavailable: it may be valid still.
     """
-    await _known(backend, key_id, caller)
+    await read_key(backend, key_id, caller)
     return await within_deadline(backend.store.api_keys.revoke(key_id))
 
 
@@ -93,13 +101,6 @@ async def tenant_of(backend: Backend, name: str | None, caller: Caller) -> tuple
     if named is None or (named.tag != caller.tenant and not caller.operator):
         raise Refused.of_faults([FieldError("/tenant", "unknown_tenant", "is not a tenant")])
     return named.tag, named.name if named.tag else None
-
-
-async def _known(backend: Backend, key_id: str, caller: Caller) -> KeyRecord:
-    record = await within_deadline(backend.store.api_keys.get(key_id))
-    if not _sees(caller, record):
-        raise Refused("key_not_found")
-    return record
 
 
 def _sees(caller: Caller, record: KeyRecord) -> bool:

@@ -8,6 +8,7 @@ from datetime import datetime
 from palaver.tools import ToolDeclaration
 
 from .backend import Backend, within_deadline
+from .catalog import KnownTools
 
 
 class ToolState(ToolDeclaration):
@@ -17,6 +18,11 @@ class ToolState(ToolDeclaration):
     """The processes that have it now; none after the last of them has gone."""
     seen_at: datetime
     """The last time at which a worker told that it has it; UTC."""
+
+
+async def known_tools(backend: Backend) -> KnownTools:
+    """Return the declarations of tools by name, as they were a moment ago; none of a name that no worker has."""
+    return await within_deadline(backend.catalog.tools()) or {}
 
 
 async def read_tools(backend: Backend) -> list[ToolState]:

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import pytest
 
+from api.openhands.content import agents_tool, clients_tool
 from api.openhands.events import Writer
 from api.openhands.state import Generation
 from tests.openhands.client import OpenHandsClient
-from tests.openhands.log import BEGAN, CONVERSATION, LOG
+from tests.openhands.log import BEGAN, CONVERSATION, LOG, SHOW
 
 pytestmark = pytest.mark.process
 MESSAGE: Final[dict[str, Any]] = {
@@ -36,7 +37,8 @@ def test_no_generation_takes_a_kind_that_it_does_not_know(openhands: OpenHandsCl
 
 def test_a_client_takes_every_event_that_it_is_told(openhands: OpenHandsClient) -> None:
     writer = Writer(CONVERSATION, Generation.NEWER if openhands.generation == "1.58.2" else Generation.OLDER)
-    events = [writer.system_prompt(BEGAN, "You help."), *(event for each in LOG for event in writer.of(each))]
+    tools = [*(agents_tool(each, None) for each in ("finish", "think", "add")), clients_tool(SHOW, newer=False)]
+    events = [writer.system_prompt(BEGAN, "You help.", tools), *(event for each in LOG for event in writer.of(each))]
     assert openhands.refuses(events) is None
 
 

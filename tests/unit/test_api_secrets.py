@@ -11,7 +11,7 @@ from palaver.config.settings import Settings
 from palaver.schemas.models import Submission
 from palaver.store.redis import keys
 from palaver.vocabulary.limits import limit_of
-from tests.unit.api_world import AGENT, CONVERSATION_ID, SETTINGS, assert_problem, world
+from tests.unit.api_world import AGENT, SETTINGS, assert_problem, world
 
 CANARY = "canary-of-a-secret-1f2e"
 WITHOUT_KEY = SETTINGS.model_copy(update={"secret_key": ()})
@@ -74,9 +74,10 @@ async def test_no_answer_has_one() -> None:
 )
 async def test_what_does_not_fit_is_refused_and_not_quoted(secrets: object, pointer: str) -> None:
     async with world() as api:
+        begun = (await api.client.post("/v1/conversations", json={})).json()["id"]
         for answer in (
             await api.client.post("/v1/runs", json={"agent": AGENT, "input": "x", "secrets": secrets}),
-            await api.client.patch(f"/v1/conversations/{CONVERSATION_ID}/secrets", json={"secrets": secrets}),
+            await api.client.patch(f"/v1/conversations/{begun}/secrets", json={"secrets": secrets}),
         ):
             problem = assert_problem(answer, 422, "validation_error", pointer)
             assert CANARY not in str(problem)

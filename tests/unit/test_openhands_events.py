@@ -144,6 +144,13 @@ def test_a_denied_call_is_a_rejection() -> None:
     assert (event["kind"], event["rejection_reason"]) == ("UserRejectObservation", "The user denied this tool call.")
 
 
+@pytest.mark.parametrize("reason", ["no thanks", "The user denied this tool call. Twice.", "two\nlines "])
+def test_the_reason_of_a_denial_comes_as_it_was_given(reason: str) -> None:
+    told = f"The user denied this tool call. {reason}"
+    [event] = NEWER.of(answered(5, "a", "add", told, error(ErrorClass.TOOL_DENIED)))
+    assert event["rejection_reason"] == reason
+
+
 def test_an_error_is_told_before_the_status() -> None:
     told, status = NEWER.of(
         entry(9, "run.finished", status="failed", stop_reason="error", error=error(ErrorClass.RATE_LIMITED, "Slow."))

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from tests.unit.api_world import call, world
+from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import PREFIX, begin
 
 
@@ -115,3 +116,41 @@ async def test_a_conversation_that_is_not_there_is_said_before_what_is_wrong_wit
             assert absent.status_code == 404, absent.text
             there = await api.client.post(f"{PREFIX}/{talk.id}/{path}", json=body)
             assert there.status_code == 422, there.text
+
+
+async def test_a_kind_is_named_by_itself_or_by_the_path_of_its_class() -> None:
+    async with world() as api:
+        talk = await begin(api)
+        await talk.say("a", run=True)
+        await api.ask(await talk.run(), call("one"))
+        everything = await talk.events()
+        for kind, module in (("ActionEvent", "llm_convertible.action"), ("ConversationStateUpdateEvent", "state")):
+            wanted = [event for event in everything if event["kind"] == kind]
+            assert wanted
+            for name in (kind, f"openhands.sdk.event.{module}.{kind}", f"openhands.sdk.event.{kind}"):
+                assert await talk.events(f"&kind={name}") == wanted, name
+                assert await talk.ask("GET", f"/events/count?kind={name}") == len(wanted), name
+        for name in ("Action", "openhands.sdk.event", "actionevent", "ActionEvent."):
+            assert await talk.events(f"&kind={name}") == [], name
+
+
+async def test_the_prompt_has_the_tools_that_the_agent_has() -> None:
+    async with world() as api:
+        show = {"name": "show", "description": "Show it.", "parameters": {"type": "object", "properties": {}}}
+        for own in ([show], []):
+            talk = await begin(api, client_tools=own, agent={**AGENT, "tools": [{"name": "calculator", "params": {}}]})
+            prompt = (await talk.events())[0]
+            assert prompt["kind"] == "SystemPromptEvent"
+            assert [tool["title"] for tool in prompt["tools"]] == [
+                "calculator",
+                "finish",
+                "think",
+                *(["show"] if own else []),
+            ]
+            kinds = ["MCPToolDefinition", "FinishTool", "ThinkTool", *(["ClientTool"] if own else [])]
+            assert [tool["kind"] for tool in prompt["tools"]] == kinds
+            given = prompt["tools"][0]["mcp_tool"]
+            assert (given["name"], given["inputSchema"]["type"]) == ("calculator", "object")
+            assert prompt == (await talk.events("&kind=SystemPromptEvent"))[0]
+        talk = await begin(api, agent={**AGENT, "tools": [], "include_default_tools": []})
+        assert (await talk.events())[0]["tools"] == []
