@@ -137,6 +137,9 @@ _MEDIA: Final = _wording(
     r"input_file|file_data",
     r"(?:could not|unable to|failed to|cannot|invalid|unsupported|corrupt)\w* .{0,40}\b(?:file|document)",
 )
+_OF_A_SCHEMA: Final = re.compile(r"(?i)schema|parameters")
+_NAMED_TOOL: Final = re.compile(r"(?:function|tool) '([A-Za-z0-9_-]{1,64})'")
+_PLACED_TOOL: Final = re.compile(r"\btools[.\[](\d{1,4})")
 _OF_A_TOOL: Final = _wording(r"schema", r"function", r"tools?[\[.]")
 _HINTS: Final = (
     (_wording(r"does not support (?:tool|function)"), "tools_unsupported"),
@@ -190,6 +193,19 @@ def is_about_media(body: bytes) -> bool:
     error_body = read_body(body)
     said = " ".join((*error_body.codes, error_body.param or "", error_body.text))
     return bool(_MEDIA.search(said)) and not _OF_A_TOOL.search(said)
+
+
+def refused_tool(body: bytes) -> str | int | None:
+    """Return the tool whose schema is what a refusal is about, by its name or its place in the request. Never
+    raises."""
+    error_body = read_body(body)
+    said = f"{error_body.param or ''} {error_body.quote}"
+    if not _OF_A_SCHEMA.search(said):
+        return None
+    if named := _NAMED_TOOL.search(said):
+        return named[1]
+    placed = _PLACED_TOOL.search(said)
+    return int(placed[1]) if placed else None
 
 
 def _error_class(status: int, body: ErrorBody) -> ErrorClass:

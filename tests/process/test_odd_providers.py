@@ -1,4 +1,4 @@
-"""Providers that end without a word, and providers that refuse an image for good."""
+"""Providers that end without a word, and providers that refuse an image or a tool for good."""
 
 from __future__ import annotations
 
@@ -71,3 +71,30 @@ def test_an_image_that_is_refused_ends_no_conversation(cluster: Cluster, provide
     assert b"left out: the provider refused it" in provider.seen[0]
     # The model of the log that tests have does not know what a refusal leaves out.
     cluster.submitted = [each for each in cluster.submitted if each not in (run.id, following.id)]
+
+
+def picky(path: str, body: bytes) -> Answer | None:
+    """A refusal of each request with the tool `odd`, in the words of its API."""
+    if b'"name":"odd"' not in body:
+        return None
+    if path == "/v1/messages":
+        said = "tools.1.custom.input_schema: a rule that nobody knows yet"
+        return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+    said = "Invalid schema for function 'odd': a rule that nobody knows yet"
+    return 400, {"error": {"message": said, "type": "invalid_request_error", "code": "invalid_function_parameters"}}
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_tool_that_is_refused_costs_one_request(cluster: Cluster, provider: OddProvider, name: str) -> None:
+    provider.answers = picky
+    odd = {"name": "odd", "parameters": {"type": "object", "properties": {}}, "acknowledgement": "ok"}
+    agent = {"client_tools": [odd]}
+    run = cluster.ended(cluster.submit(f"{name}/tool-2", tools=["calculator"], agent=agent))
+    assert (run.status, run.usage.tool_calls) == ("completed", 2), run.error
+    assert len(provider.seen) == 4, "three steps, and once more without the tool"
+    (note,) = [event.data["message"]["content"] for event in cluster.events(run.id) if event.data.get("nudge")]
+    assert note == "[Automatic note] The tool odd is left out: the provider of this model refused its schema."
+    again = cluster.ended(cluster.submit(f"{name}/tool-2", tools=["calculator"], agent=agent))
+    assert again.status == "completed", again.error
+    assert len(provider.seen) == 7, "the worker has not forgotten it"
+    cluster.submitted = [each for each in cluster.submitted if each not in (run.id, again.id)]

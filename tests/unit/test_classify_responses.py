@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify, retry_after
 from palaver.errors.body import read_body
 from palaver.errors.failure import MAX_MESSAGE, safe_text
-from palaver.errors.response import is_about_media
+from palaver.errors.response import is_about_media, refused_tool
 from palaver.secrets.redaction import add_names, redaction_scope
 from palaver.vocabulary.limits import exceeded
 
@@ -423,3 +423,19 @@ def test_a_provider_that_says_that_another_try_is_in_vain(name: str) -> None:
 def test_what_is_refused_may_be_an_image_or_a_file(body: object, about: bool) -> None:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     assert is_about_media(text) is about
+
+
+@pytest.mark.parametrize(
+    ("body", "which"),
+    [
+        (anthropic("invalid_request_error", "tools.12.custom.input_schema: JSON schema is invalid."), 12),
+        (openai(None, "Invalid schema for function 'crop_image': …"), "crop_image"),
+        ({"error": {"message": "array schema missing items", "param": "tools[3].function.parameters"}}, 3),
+        (openai(None, "Invalid 'tools': array too long. Expected an array with maximum length 128."), None),
+        (openai(None, "Invalid schema for response_format 'it'"), None),
+        (anthropic("invalid_request_error", "tools: Tool names must be unique."), None),
+        ({}, None),
+    ],
+)
+def test_a_refusal_may_name_a_tool(body: object, which: str | int | None) -> None:
+    assert refused_tool(json.dumps(body).encode()) == which

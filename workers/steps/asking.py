@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from palaver.errors import EmptyTurn, ErrorClass, Failure, ProviderError, ProviderHTTPError
-from palaver.errors.response import is_about_media
+from palaver.errors.response import is_about_media, refused_tool
 from palaver.schemas.models import Usage
 from palaver.steps.verdicts import RetryAfter
 from palaver.store.scripting.contracts.providers import Wait
@@ -19,12 +19,13 @@ from palaver.store.scripting.contracts.providers import Wait
 from ..protocols import ModelReply
 from .attempt import Attempt
 from .condensing import condense, failure_of, is_too_long
-from .prompt import Prompt
 
 log = logging.getLogger("palaver.workers.steps.asking")
 
 _NOT_TAKEN: Final = ("invalid_encrypted_content", "item_not_found")
 """Codes of a refusal that is about what was sent back, and about nothing else."""
+_PARTS: Final = 10
+"""Requests for one answer, each without a part that was refused in the one before."""
 _ROUNDS: Final = 5
 """Times that a conversation is condensed before one answer: 1,024 windows become one."""
 
@@ -92,20 +93,28 @@ async def _answer(attempt: Attempt) -> ModelReply | Wait:
         ProviderError, httpx.HTTPError: from the model port.
     """
     prompt, show = attempt.prompt, attempt.stream.show
-    while True:
+    for left in reversed(range(_PARTS)):
         try:
             return await attempt.calls.ask(prompt.agent, prompt.protocol, prompt.messages(), show=show)
         except ProviderError as error:
             failure = failure_of(attempt, error)
-            if attempt.stream.shown or not _goes_on_without(prompt, error, failure):
+            if not left or attempt.stream.shown or not _goes_on_without(attempt, error, failure):
                 raise
         log.warning("%s/%s goes on without a part: %s", attempt.lease.run_id, attempt.lease.step, failure.code)
+    raise AssertionError("the last refusal is raised")
 
 
-def _goes_on_without(prompt: Prompt, error: ProviderError, failure: Failure) -> bool:
+def _goes_on_without(attempt: Attempt, error: ProviderError, failure: Failure) -> bool:
     """Leave out what is refused, if that is known; returns whether something is left out now."""
+    prompt = attempt.prompt
     if failure.code.endswith(_NOT_TAKEN):
         return prompt.drop_reasoning()
     of_request = failure.error_class in (ErrorClass.INVALID_REQUEST, ErrorClass.NOT_FOUND)
-    is_media = of_request and isinstance(error, ProviderHTTPError) and is_about_media(error.body)
-    return is_media and prompt.leave_out_media()
+    if not of_request or not isinstance(error, ProviderHTTPError):
+        return False
+    if (which := refused_tool(error.body)) is not None:
+        name = attempt.calls.leave_out_tool(prompt.agent, which)
+        if name is not None:
+            prompt.tell_of_tool(name)
+        return name is not None
+    return is_about_media(error.body) and prompt.leave_out_media()

@@ -159,12 +159,23 @@ class ModelCalls:
             await self.permit.leave_uncalled()
         return wait
 
-    def _offers(self, agent: AgentSpec) -> list[Offer]:
+    def leave_out_tool(self, agent: AgentSpec, which: str | int) -> str | None:
+        """Offer the model one tool less from here on, by its name or its place among those that it was offered; returns
+        its name, or None if there is no such tool."""
+        offers = self._offers(agent)
+        named = (offer for place, offer in enumerate(offers) if which in (place, offer.name))
+        if (refused := next(named, None)) is None:
+            return None
+        self._runtime.refused_tools.note(agent.provider, refused)
+        return refused.name
+
+    def _offers(self, agent: AgentSpec) -> Sequence[Offer]:
         behind: tuple[ClientTool | ToolDeclaration, ...] = (*agent.client_tools, *self.own)
-        return [
+        offers = [
             *(self._offer(agent, name) for name in agent.tools),
             *(Offer(tool.name, tool.description, tool.parameters) for tool in behind),
         ]
+        return self._runtime.refused_tools.without(agent.provider, offers)
 
     def _offer(self, agent: AgentSpec, name: str) -> Offer:
         if (subagent := agent.subagents.get(name)) is not None:

@@ -18,6 +18,7 @@ _EMPTY: Final = (
     "If it is not, go on."
 )
 
+_NO_TOOL: Final = "[Automatic note] The tool %s is left out: the provider of this model refused its schema."
 _LEFT_OUT: Final = (
     "[Automatic note] Images or files above are left out: the provider of this model refused them. "
     "Say so if it matters."
@@ -125,6 +126,10 @@ class Prompt:
                 self._nudges.append(Nudge(_LEFT_OUT, left_out_after=after))
                 return True
         return False
+
+    def tell_of_tool(self, name: str) -> None:
+        """Tell the model that a tool is not offered any more."""
+        self._nudges.append(Nudge(_NO_TOOL % name))
 
     def ask_for_words(self) -> bool:
         """Tell the model that its answer was empty. Returns whether that may mean that it is done: it has the results

@@ -26,6 +26,7 @@ from palaver.vocabulary.step_kinds import StepKind
 
 from ..models.model_terms import ModelTerms
 from ..models.provider_limiter import ProviderLimiter
+from ..models.refused_tools import RefusedTools
 from ..sources.own_servers import OwnServers, open_own_servers
 from .active_step import ActiveStep, InterruptReason
 from .capabilities import Capabilities
@@ -108,6 +109,7 @@ class Runtime:
         )
         self.conversations = ConversationCache(capacity)
         self.secrets = SecretCache(self.store.vault)
+        self.refused_tools = RefusedTools()
         self.deltas = DeltaWriter(self.store, settings.delta_interval)
         self.publisher = LoopPublisher(settings.deliveries_url)
         self.unsettled = OutageLog(
