@@ -12,7 +12,7 @@ from palaver.schemas.actions import ClientTool, PendingAction, ToolOutput
 from palaver.schemas.models import Run
 from palaver.tools.context import ToolContext
 from palaver.tools.declaration import Tool, tool
-from palaver.tools.rendering import render
+from palaver.tools.rendering import MAX_RESULT_CHARS, render
 
 ClientTools: TypeAlias = Sequence[ClientTool | Mapping[str, Any] | Callable[..., Any]]
 """Declarations, as specs or dicts, and functions: typed ones, with ``@tool`` or without."""
@@ -108,7 +108,8 @@ class FunctionCall:
 
     def output(self, result: object, *, is_error: bool = False) -> ToolOutput:
         """Return the output for the model from a result."""
-        return ToolOutput(type="tool_output", call_id=self.action.id, output=render(result), is_error=is_error)
+        text = render(result, self.function.max_result or MAX_RESULT_CHARS)
+        return ToolOutput(type="tool_output", call_id=self.action.id, output=text, is_error=is_error)
 
     def failed(self, error: BaseException) -> ToolOutput:
         """Return the output for the model after an error."""

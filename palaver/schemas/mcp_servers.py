@@ -136,10 +136,13 @@ def own_label(servers: Iterable[str], tool: str) -> str | None:
 def tool_name(label: str, name: str) -> str:
     """The name under which models call a tool: its server before it, in characters that every provider takes."""
     full = f"{label}{JOINT}{_UNFIT.sub('_', name)}"
-    if len(full) <= _LONGEST_NAME:
-        return full
+    return full if len(full) <= _LONGEST_NAME else marked_name(label, name)
+
+
+def marked_name(label: str, name: str) -> str:
+    """The same with a suffix by which it is told apart from others that would have that name."""
     mark = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{full[: _LONGEST_NAME - 9]}_{mark}"
+    return f"{label}{JOINT}{_UNFIT.sub('_', name)}"[: _LONGEST_NAME - 9] + f"_{mark}"
 
 
 def all_of(label: str) -> str:

@@ -34,6 +34,7 @@ from palaver.schemas.mcp_servers import McpServers
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.stuck_limits import StuckLimits
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
+from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import USUAL_PRIORITY
 
 
@@ -83,6 +84,9 @@ class AgentSpec(ModelOptions):
     approvals: Approvals = Approvals()
     max_steps: int = Field(default=100, ge=1, le=10_000)
     """Model calls that one run may make."""
+    max_tool_result: int | None = Field(default=None, ge=limit_of("tool_result_least"), le=limit_of("tool_result"))
+    """Characters of a tool's result that the model sees at most, of every tool: the beginning and the end of a longer
+    one. None leaves it to the tools; 30,000 where they say nothing."""
     stream: bool = True
     """True if the provider is asked to stream; watchers see deltas only if so."""
     condense: bool = True

@@ -16,7 +16,7 @@ from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.schemas.arguments import in_words, read
 from palaver.schemas.fields import ToolName
 from palaver.tools.context import ToolContext
-from palaver.tools.declared import ToolDeclaration, check_queue
+from palaver.tools.declared import ToolDeclaration, check_max_result, check_queue
 from palaver.tools.facts import ToolFacts
 from palaver.tools.foreign import foreign_tool
 from palaver.tools.service import Errors, Retries, Service
@@ -59,6 +59,8 @@ class Tool:
     """The arguments as ``@tool`` has them of a signature; None: the schema is all that is known of them."""
     queue: str | None = None
     """The queue of its steps, for workers that take from there; None: that of all tools."""
+    max_result: int | None = None
+    """Characters of a result that the model sees at most; None: 30,000, or what the agent says."""
     context_parameter: str | None = None
     """The parameter that takes the ``ToolContext``; None if there is none."""
     service: Service = field(default_factory=Service, repr=False)
@@ -67,6 +69,7 @@ class Tool:
     def __post_init__(self) -> None:
         _require_timeout(self.timeout)
         check_queue(self.name, self.queue, inline=self.inline)
+        check_max_result(self.name, self.max_result)
         if self.inline and self.service:
             raise ConfigurationError(f"tool {self.name}: {_INLINE}")
         if self.arguments is None:
@@ -92,6 +95,7 @@ class Tool:
             risky=self.risky,
             ends_run=self.ends_run,
             timeout=self.timeout,
+            max_result=self.max_result,
             queue=self.queue,
         ).with_service(self.service)
 
@@ -183,6 +187,8 @@ class ToolOptions(TypedDict, total=False):
     ends_run: bool
     timeout: float | None
     """Seconds."""
+    max_result: int | None
+    """Characters."""
     queue: str | None
     retry: Retries | None
     errors: Errors | None
@@ -205,7 +211,8 @@ def tool(
     ``timeout`` is in seconds, 30 unless something else is known. Without ``idempotent`` a call is never started twice:
     if its worker dies, the result says that it may or may not have taken effect. Calls of a ``risky`` tool wait for
     somebody's approval. The result of a tool that ``ends_run`` is the run's output: no model is called after it.
-    Calls of a tool with a ``queue`` are for workers that take from it: ``palaver tools -Q gpu``.
+    Calls of a tool with a ``queue`` are for workers that take from it: ``palaver tools -Q gpu``. Of a result with more
+    than ``max_result`` characters, 30,000 unless the agent says otherwise, the model sees the beginning and the end.
 
     ``retry`` is the tool's ``RetryPolicy``, and says that a call is one request of one service: what was not sent, or
     refused with 429 or 503, is tried again; what may have been taken, if the tool is ``idempotent`` or the policy names
@@ -246,6 +253,7 @@ def _declared(options: ToolOptions, service: Service, function: Callable[..., An
         risky=options.get("risky", False) or found.risky,
         ends_run=options.get("ends_run", False) or found.ends_run,
         timeout=options.get("timeout") or found.timeout or _TIMEOUT,
+        max_result=options.get("max_result"),
         queue=options.get("queue"),
         service=service,
         arguments=found.arguments,

@@ -40,6 +40,8 @@ class ToolDeclaration(BaseModel):
     """Its result is the run's output: no model is called after it."""
     timeout: float
     """Seconds."""
+    max_result: int | None = None
+    """Characters of a result that a model sees at most; None: as many as is usual."""
     queue: str | None = None
     """The queue of its steps, for workers that take from there; None: that of all tools."""
     retry: dict[str, Any] | None = None
@@ -70,6 +72,13 @@ class ToolDeclaration(BaseModel):
     def errors(self) -> Errors:
         """The classes of exceptions that it declares. Only the process that has its code knows them."""
         return self._errors
+
+    def within(self, most: int | None) -> Self:
+        """Return the declaration with what its results are bounded by: its own number, or ``most``, which an agent
+        says, whichever is less; the usual one if neither is said, but for what is the output of a run."""
+        said = [number for number in (self.max_result, most) if number is not None]
+        usual = limit_of("tool_result" if self.ends_run else "tool_result_usual")
+        return self.model_copy(update={"max_result": min(said, default=usual)})
 
     def with_service(self, service: Service) -> Self:
         """Return the declaration with these options."""
@@ -123,6 +132,15 @@ class ToolSet:
     def having(cls, text: bytes) -> ToolSet:
         """The set that says this."""
         return cls(hashlib.sha256(text).hexdigest()[:32], text)
+
+
+def check_max_result(tool: str, most: int | None) -> None:
+    """Raises:
+    ConfigurationError: no result can be bounded so.
+    """
+    least, greatest = limit_of("tool_result_least"), limit_of("tool_result")
+    if most is not None and not least <= most <= greatest:
+        raise ConfigurationError(f"tool {tool}: max_result is from {least:,} to {greatest:,} characters, not {most:,}")
 
 
 def check_queue(tool: str, queue: str | None, *, inline: bool) -> None:

@@ -309,7 +309,21 @@ _ALL: Final = (
     *_group(
         "Tools",
         ("tool_timeout", "`timeout` of a tool", 86_400, "seconds", "the process does not start, and says why"),
-        ("tool_result", "what a model is told of a result", 256 * KIB, "characters", "cut, and the model is told so"),
+        (
+            "tool_result_usual",
+            "what a model is told of a result, unless a `max_result` says otherwise",
+            30_000,
+            "characters",
+            "beginning and end stay, and the model is told so",
+        ),
+        (
+            "tool_result",
+            "the same, whatever it says",
+            256 * KIB,
+            "characters",
+            "beginning and end stay, and the model is told so",
+        ),
+        ("tool_result_least", "`max_result`, at least", 1_000, "characters", "refused where it is declared"),
         (
             "tool_result_media",
             "images and files of a result, as `data:` URLs",
@@ -340,7 +354,6 @@ _ALL: Final = (
         ("mcp_fields", "fields of such a form", 32, "fields", "`tool_error`"),
         ("question_answer", "answer to such a question, as JSON", 32 * KIB, "characters", "422 `too_long`"),
         ("mcp_message", "what such a question says", 4_000, "characters", "cut"),
-        ("mcp_text", "text of a result of an MCP server", 64 * KIB, "characters", "cut, and the model is told so"),
         ("http_answer", "answer of a service that is a tool over HTTP", MIB, "bytes", "cut, and the model is told so"),
         ("progress_text", "text of a call's progress", 500, "characters", "cut"),
         ("progress", "progress of a call that watchers see in a second", 1, "events", "the newest is shown"),

@@ -65,6 +65,19 @@ def test_more_parents_than_slots_all_complete(cluster: Cluster) -> None:
         assert run.usage.tool_calls == 2 + sum(each.tool_calls for each in used)
 
 
+def test_of_a_long_answer_the_caller_sees_the_beginning_and_the_end(cluster: Cluster) -> None:
+    keep(cluster, "talker", model="fake/say-1000", tools=[])
+    run_id = lead(cluster, "talker", agent={"max_tool_result": 1_000})
+    (child,) = children(cluster, run_id)
+    said = cluster.ended(child).output or ""
+    assert cluster.ended(run_id).status == "completed"
+    (finished,) = (event.data for event in cluster.events(run_id) if event.type == "tool.finished")
+    head, note, tail = finished["message"]["content"].split("\n")
+    assert (said.startswith(head), said.endswith(tail), len(head), len(tail)) == (True, True, 500, 500)
+    assert note == f"[cut: {len(said) - 1_000:,} of {len(said):,} characters are left out here]"
+    check_tree(cluster, cluster.run(run_id))
+
+
 def test_a_worker_waits_for_nobody(cluster: Cluster) -> None:
     keep(cluster, "slow", model="fake/say-60+rate-20", tools=[])
     run_id = lead(cluster, "slow")

@@ -66,8 +66,8 @@ LEAVES = {
     "floods_with_lines": ("", "printed"),
 }
 ANSWERS = {
-    "answers_much": ("", "cut: the result has 314,572,800 characters"),
-    "answers_for_ever": ("", "cut: the result has more than 262,144 characters"),
+    "answers_much": ("", "of 314,572,800 characters are left out here"),
+    "answers_for_ever": ("", "together there are more than 262,144 characters"),
     "answers_a_generator": ("tool_error", "a generator: return a list"),
     "answers_in_parts": ("tool_error", "an asynchronous generator"),
     "answers_a_circle": ("tool_error", "or in itself"),
@@ -269,7 +269,7 @@ def test_a_result_of_a_gigabyte_costs_no_lease(tmp_path: Path) -> None:
     with Cluster(tmp_path, environment=ENVIRONMENT | {"PALAVER_TOOL_MEMORY": "1500"}) as cluster:
         run = cluster.ended(submit(cluster, "answers_a_gigabyte"))
         assert run.status == "completed"
-        assert "cut: the result has" in answers(cluster, run.id)[0].data["message"]["content"]
+        assert "characters are left out here]" in answers(cluster, run.id)[0].data["message"]["content"]
         assert len(cluster.events(run.id)) < 20
 
 

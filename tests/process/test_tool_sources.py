@@ -79,7 +79,7 @@ def test_a_guests_failure_may_ask_for_another_try(remote: Cluster) -> None:
 
 def test_a_guests_result_is_cut(remote: Cluster) -> None:
     content = _asked(remote, key="large").data["message"]["content"]
-    assert content.endswith("[cut: the result has 10,000,000 characters]")
+    assert "\n[cut: 9,970,000 of 10,000,000 characters are left out here]\n" in content
 
 
 def test_a_guests_risky_tool_waits_for_an_approval(remote: Cluster) -> None:

@@ -67,6 +67,7 @@ class McpServer:
     """The status with which it refuses everything."""
     headers: dict[str, str] = field(default_factory=dict)
     session: str = "session-1"
+    """Of the older era; empty for a server that has none."""
     requests: list[Message] = field(default_factory=list)
     heads: list[Mapping[str, str]] = field(default_factory=list)
     called: asyncio.Event = field(default_factory=asyncio.Event)
@@ -124,7 +125,9 @@ class McpServer:
         if message["method"] == "initialize":
             version = message["params"]["protocolVersion"]
             info = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "old", "version": "1"}}
-            return answer(message, info, headers={"Mcp-Session-Id": self.session})
+            return answer(message, info, headers={"Mcp-Session-Id": self.session} if self.session else {})
+        if not self.session:
+            return await self._either(request, message)
         if "Mcp-Session-Id" not in request.headers:
             return web.Response(status=400, text="Bad Request: no session")
         if request.headers["Mcp-Session-Id"] != self.session:

@@ -119,6 +119,25 @@ async def test_outputs_of_the_client_come_one_by_one_and_in_any_order() -> None:
         assert (results["c1"]["content"], results["c1"]["is_error"]) == ("done", False)
 
 
+@pytest.mark.parametrize(
+    ("agent", "shown"), [({}, 30_000), ({"max_tool_result": 2_000}, 2_000)], ids=["usual", "agent"]
+)
+async def test_of_a_long_output_the_model_sees_what_it_does_of_any_result(agent: dict[str, Any], shown: int) -> None:
+    async with world() as api:
+        asked = [call(name, "client_tool", "open_file") for name in ("c1", "c2")]
+        run = await api.ask(await api.submit(agent={**CLIENT, **agent}), *asked)
+        texts = {"c1": "a" * shown, "c2": "b" * shown + "c" * 10}
+        for _ in range(2):
+            answer = await _input(api, run, *(_output(name, text) for name, text in texts.items()), Idempotency_Key="k")
+            assert answer.status_code == 202, answer.text
+        results = {
+            message["call_id"]: message["content"] for message in await _said(api, run) if message.get("call_id")
+        }
+        assert results["c1"] == texts["c1"]
+        note = f"\n[cut: 10 of {shown + 10:,} characters are left out here]\n"
+        assert results["c2"] == "b" * (shown // 2) + note + "b" * (shown // 2 - 10) + "c" * 10
+
+
 async def test_words_into_a_run_are_marked_in_its_conversation() -> None:
     async with world() as api:
         run = await api.submit()

@@ -62,6 +62,7 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
                 "risky": True,
                 "ends_run": False,
                 "timeout": 7.0,
+                "max_result": None,
                 "queue": None,
                 "retry": None,
                 "limit_key": None,

@@ -383,7 +383,7 @@ async def test_of_a_large_answer_the_beginning_is_read(service: Service, tools: 
     large = b"x" * (limit_of("http_answer") + 5)
     service.answers = lambda _: _http("200 OK", large, "text/plain")
     assert "[cut: " in (text := await _call(tools, "find", id="1"))
-    assert len(text) < limit_of("tool_result") + 100
+    assert len(text) < limit_of("tool_result_usual") + 100
     bomb = gzip.compress(b"\0" * 200_000_000, 9)
     service.answers = lambda _: _http("200 OK", bomb, "text/plain", Content_Encoding="gzip")
     assert "[cut: " in await _call(tools, "find", id="1")

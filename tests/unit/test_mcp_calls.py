@@ -137,6 +137,19 @@ RESULTS: Mapping[str, tuple[Behaviour, str]] = {
     "streamed": (_events(), "streamed"),
     "structured alone": (_with({"content": [], "structuredContent": {"a": 1}}), '{"a": 1}'),
     "structured too": (_with(says('{"a":1}', structuredContent={"a": 1})), '{"a":1}'),
+    "structured beside a short text": (
+        _with(says("2 rows", structuredContent={"rows": [1, 2]})),
+        '2 rows\n{"rows": [1, 2]}',
+    ),
+    "structured beside a text of it": (
+        _with(says("| row |\n|---|\n| 1 |\n| 2 |", structuredContent={"rows": [1, 2]})),
+        "| row |\n|---|\n| 1 |\n| 2 |",
+    ),
+    "structured, wrapped": (_with(says("5", structuredContent={"result": 5})), "5"),
+    "structured, item by item": (
+        _with({"content": [*says("a")["content"], *says("b")["content"]], "structuredContent": {"result": ["a", "b"]}}),
+        "a\nb",
+    ),
     "nothing": (_with({"content": []}), ""),
     "a link": (
         _with({"content": [{"type": "resource_link", "uri": "file:///x", "name": "x"}]}),
@@ -145,7 +158,7 @@ RESULTS: Mapping[str, tuple[Behaviour, str]] = {
     "an embedded text": (_with({"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "in"}}]}), "in"),
     "audio": (_with({"content": [{"type": "audio", "data": PNG, "mimeType": "audio/wav"}]}), "[audio is left out"),
     "an unknown part": (_with({"content": [{"type": "hologram"}]}), "[hologram is left out"),
-    "a large text": (_with(says("x" * 100_000)), "[cut: the text has 100,000 characters]"),
+    "a large text": (_with(says("x" * 100_000)), "[cut: 70,000 of 100,000 characters are left out here]"),
     "many parts": (_with({"content": [{"type": "text", "text": "x"}] * 500}), "[cut: the result has 500 parts]"),
     "a large image": (
         _with({"content": [{"type": "image", "data": "A" * (2 << 20), "mimeType": "image/png"}]}),
@@ -276,6 +289,16 @@ async def test_a_result_with_an_image_has_parts(tmp_path: Path) -> None:
             TextPart(type="text", text="see"),
             ImagePart(type="image", url=f"data:image/png;base64,{PNG}"),
         )
+
+
+@pytest.mark.parametrize("written", ["{}\r\n", "\n{}", "{}\n"], ids=["as MIME", "before", "behind"])
+@pytest.mark.parametrize("padded", [True, False], ids=["padded", "not padded"])
+async def test_an_image_may_have_line_breaks(written: str, padded: bool, tmp_path: Path) -> None:
+    data = PNG if padded else PNG.rstrip("=")
+    lines = "".join(written.format(data[at : at + 6]) for at in range(0, len(data), 6))
+    content = [{"type": "image", "data": lines, "mimeType": "image/png"}]
+    async with serving(McpServer({"t": _with({"content": content})})) as server, opened_at(tmp_path, server) as tools:
+        assert await tools.call("t") == (ImagePart(type="image", url=f"data:image/png;base64,{PNG}"),)
 
 
 async def test_a_structured_result_is_what_the_tool_declares(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ async def test_a_server_of_an_older_revision_has_a_session(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("named", [{}, {"said": "as an error"}], ids=["404", "404 with an error"])
-async def test_a_session_that_is_gone_is_begun_anew_and_its_call_is_not_sent_again(
+async def test_a_call_whose_session_is_gone_was_not_taken_and_is_made_again_in_a_new_one(
     named: dict[str, str], tmp_path: Path
 ) -> None:
     server = McpServer(listed=[tool("t")], modern=False)
@@ -99,8 +99,8 @@ async def test_a_session_that_is_gone_is_begun_anew_and_its_call_is_not_sent_aga
         await tools.call("t")
         server.session, server.headers = "session-2", named
         failure = await tools.failure("t")
-        assert type(failure) is ToolError
-        assert UNKNOWN in str(failure)
+        assert type(failure) is RetryableToolError
+        assert str(failure) == "s was not reached: it does not know the session any more (HTTP 404)"
         assert len(server.calls) == 2
         assert await tools.call("t", {"a": 1}) == '{"a": 1}'
         assert server.methods.count("initialize") == 2
@@ -110,8 +110,9 @@ async def test_a_session_that_is_gone_is_begun_anew_and_its_call_is_not_sent_aga
         assert server.methods.count("tools/list") == 2
 
 
+@pytest.mark.parametrize("session", ["session-1", ""], ids=["with a session", "without"])
 async def test_a_server_of_an_older_revision_hears_of_a_cancelled_call_and_has_its_ping_answered(
-    tmp_path: Path,
+    session: str, tmp_path: Path
 ) -> None:
     async def behave(server: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
         response = await stream(request)
@@ -119,7 +120,7 @@ async def test_a_server_of_an_older_revision_hears_of_a_cancelled_call_and_has_i
         await asyncio.Event().wait()
         return response
 
-    server = McpServer({"t": behave}, modern=False)
+    server = McpServer({"t": behave}, modern=False, session=session)
     async with serving(server), opened_at(tmp_path, server, "timeout = 0.5") as tools:
         assert type(await tools.failure("t")) is ToolTimeout
         await aeventually(lambda: "notifications/cancelled" in server.methods, within=PATIENCE)
@@ -157,6 +158,26 @@ async def test_a_stream_that_ends_before_its_answer_is_asked_for_and_its_call_is
             assert "ended without an answer" in str(await tools.failure("t"))
             assert server.methods.count("GET") == 3
         assert server.calls == ["t"]
+
+
+async def test_a_session_that_is_gone_while_a_call_is_under_way_leaves_it_in_doubt(tmp_path: Path) -> None:
+    async def behave(server: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
+        response = await stream(request)
+        await response.write(b"id: e1\nretry: 10\ndata:\n\n")
+        server.session = "session-2"
+        del server.behaviours["t"]
+        return response
+
+    async def gone(server: McpServer, request: web.Request, _: Message) -> web.StreamResponse:
+        return web.Response(status=404)
+
+    server = McpServer({"t": behave}, listed=[tool("t")], modern=False, resumed=gone)
+    async with serving(server), opened_at(tmp_path, server) as tools:
+        failure = await tools.failure("t")
+        assert type(failure) is ToolError
+        assert UNKNOWN in str(failure)
+        assert await tools.call("t", {"a": 1}) == '{"a": 1}'
+        assert server.methods.count("initialize") == 2
 
 
 async def test_a_server_that_is_down_is_not_knocked_at_by_each_call(

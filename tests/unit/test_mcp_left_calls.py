@@ -126,7 +126,9 @@ def _gone_on_with(tools: OpenedTools, name: str, kept: str | None) -> Any:
     """The tool and the arguments of a step that calls it."""
     agent = SimpleNamespace(tools=(name,), client_tools=(), subagents={})
     attempt: Any = SimpleNamespace(
-        lease=SimpleNamespace(kept=kept, agent=agent), runtime=SimpleNamespace(tools=tools.box)
+        lease=SimpleNamespace(kept=kept, agent=agent, shown=None),
+        runtime=SimpleNamespace(tools=tools.box),
+        calls=SimpleNamespace(offered={}),
     )
     return tool_of(attempt, ToolCall(id="c1", name=name, arguments='{"a": 1}'))
 

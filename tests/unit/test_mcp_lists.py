@@ -94,11 +94,47 @@ async def test_names_are_those_that_every_provider_takes(tmp_path: Path, caplog:
     server = McpServer(listed=[tool(name) for name in names])
     async with serving(server), opened_at(tmp_path, server) as tools:
         assert tools.names[:3] == ["s__plain", "s__files_read_all", "s___n_code"]
-        assert [len(name) for name in tools.names[3:]] == [64, 64]
-        assert len({*tools.names}) == 5
-        assert "two tools would be named 's__same_name': both are left out" in caplog.text
+        assert [len(name) for name in tools.names[3:5]] == [64, 64]
+        assert [name[:-8] for name in tools.names[5:]] == ["s__same_name_"] * 2
+        assert len({*tools.names}) == 7
         await tools.call("files_read_all")
         assert server.calls == ["files.read/all"]
+
+
+async def test_names_that_would_be_one_are_told_apart_whatever_their_order(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each has a suffix of its own, but the tool that has that very name."""
+    names = ["a.b", "a_b", "a/b", "a b"]
+    found: list[dict[str, str]] = []
+    for number, order in enumerate((names, names[::-1])):
+        server = McpServer(listed=[tool(name) for name in (*order, order[0])])
+        (folder := tmp_path / str(number)).mkdir()
+        async with serving(server), opened_at(folder, server) as tools:
+            for name in tools.names:
+                await tools.call(name.removeprefix("s__"))
+            found.append(dict(zip(server.calls, tools.names, strict=True)))
+            assert f"{order[0]!r} is there twice: the first one is taken" in caplog.text
+    assert found[0] == found[1]
+    assert found[0]["a_b"] == "s__a_b"
+    assert len({*found[0].values()}) == 4
+
+
+async def test_a_list_that_goes_in_circles_has_the_tools_of_its_first_pages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pages = {None: ("a", "1"), "1": ("b", "2"), "2": ("c", "1")}
+    server = McpServer(pages=lambda cursor: {"tools": [tool(pages[cursor][0])], "nextCursor": pages[cursor][1]})
+    async with serving(server), opened_at(tmp_path, server) as tools:
+        assert tools.names == ["s__a", "s__b", "s__c"]
+        assert "of a server's list 3 tools are taken: its list of tools does not go on where it says" in caplog.text
+
+
+@pytest.mark.parametrize("second", [{"tools": {}}, {"resultType": "task"}], ids=["no list", "a task"])
+async def test_a_second_page_that_is_none_leaves_the_tools_of_the_first(second: dict[str, Any], tmp_path: Path) -> None:
+    server = McpServer(pages=lambda cursor: second if cursor else {"tools": [tool("a")], "nextCursor": "1"})
+    async with serving(server), opened_at(tmp_path, server) as tools:
+        assert tools.names == ["s__a"]
 
 
 async def test_two_servers_have_no_tool_of_one_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from palaver.config.settings import Settings
 from palaver.errors import RetryableToolError, ToolError
+from palaver.schemas.mcp_servers import marked_name
 from palaver.schemas.models import AgentSpec
 from palaver.steps.leases import Lease, LogTail
 from palaver.tools import ToolContext
@@ -100,7 +101,8 @@ async def asking(server: McpServer, *, kept: Kept | None = None, hosts: tuple[st
 async def test_what_is_fit_is_taken_and_no_word_about_it_counts(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(McpServer(listed=HOSTILE)) as server, asking(server) as process:
         tools = await process.tools(web={"url": server.url})
-        assert sorted(tools.declarations) == ["web__a-b", "web__fit", "web__hidden"]
+        told_apart = marked_name("web", "a.b")
+        assert sorted(tools.declarations) == ["web__a-b", "web__a_b", told_apart, "web__fit", "web__hidden"]
         assert tools.declarations["web__hidden"].description == "Look here."
         assert {(each.risky, each.idempotent) for each in tools.declarations.values()} == {(True, False)}
         (text,) = process.kept.texts.values()

@@ -123,7 +123,7 @@ def test_results_are_text_json_or_cut() -> None:
     assert render("plain") == "plain"
     assert render({"a": [1, None]}) == '{"a": [1, null]}'
     assert len(render("x" * (2 * MAX_RESULT_CHARS))) < MAX_RESULT_CHARS + 100
-    assert render("\ud800") == "?"
+    assert render("\ud800") == "\ufffd"
 
 
 def test_users_tools_come_from_modules(monkeypatch: pytest.MonkeyPatch) -> None:

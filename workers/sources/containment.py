@@ -24,7 +24,7 @@ from palaver.errors.tool_findings import find_failure
 from palaver.schemas.content import Part
 from palaver.steps.verdicts import AskPerson, Postpone
 from palaver.tools import ToolDeclaration
-from palaver.tools.rendering import rendered
+from palaver.tools.rendering import USUAL_RESULT_CHARS, rendered
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 ToolAnswer = str | tuple[Part, ...]
@@ -142,7 +142,7 @@ def presented(tool: ToolDeclaration, result: object) -> ToolAnswer:
         ToolError: the result cannot be shown to a model.
     """
     try:
-        return rendered(result)
+        return rendered(result, tool.max_result or USUAL_RESULT_CHARS)
     except ToolError as error:
         raise ToolError(f"{tool.name} answered with what cannot be told: {error}") from None
     except Interrupted:

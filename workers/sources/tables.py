@@ -18,6 +18,8 @@ Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,1
 """The name of an environment variable."""
 Timeout = Annotated[float, Field(gt=0, le=limit_of("tool_timeout"))]
 """Seconds that a call may take."""
+MaxResult = Annotated[int, Field(ge=limit_of("tool_result_least"), le=limit_of("tool_result"))]
+"""Characters of a result that a model sees at most."""
 
 
 def required(variable: Variable) -> str:
@@ -93,6 +95,8 @@ class ToolTable(Strict):
     """Its calls wait for an approval."""
     timeout: Timeout | None = None
     """None: that of the source."""
+    max_result: MaxResult | None = None
+    """None: that of the source."""
 
     @field_validator("parameters")
     @classmethod
@@ -114,8 +118,10 @@ class ToolTable(Strict):
         whole = {"type": "object", "additionalProperties": False, **self.parameters, "properties": properties}
         return {**whole, "required": needed} if needed else whole
 
-    def declared(self, name: str, schema: dict[str, Any], *, idempotent: bool, timeout: float) -> ToolDeclaration:
-        """Its declaration; the last two are for what the table leaves open."""
+    def declared(
+        self, name: str, schema: dict[str, Any], *, idempotent: bool, timeout: float, max_result: int | None
+    ) -> ToolDeclaration:
+        """Its declaration; the last three are for what the table leaves open."""
         return ToolDeclaration(
             name=name,
             description=self.description,
@@ -123,4 +129,5 @@ class ToolTable(Strict):
             idempotent=idempotent if self.idempotent is None else self.idempotent,
             risky=self.risky,
             timeout=timeout if self.timeout is None else self.timeout,
+            max_result=max_result if self.max_result is None else self.max_result,
         )

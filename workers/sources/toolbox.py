@@ -142,15 +142,17 @@ class Toolbox:
         if there is not None and not self._is_here(declared := offered or there[name]):
             fitting(declared, text)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
-        """Call a tool; return the result for the model.
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], context: ToolContext, most: int | None = None
+    ) -> ToolAnswer:
+        """Call a tool; return the result for the model, in as many characters as the tool says, or in ``most``.
 
         Raises:
             ToolFailure: for the model, in place of a result.
         """
         declared, source = self._of(name)
         with self._watch(declared):
-            call = source.call(declared, arguments, context)
+            call = source.call(declared.within(most), arguments, context)
             return await (left_behind(declared, call) if self._leaves_behind else call)
 
     def _others_with(self, name: str) -> Elsewhere | None:

@@ -7,9 +7,11 @@ from typing import Final
 from palaver.errors import ErrorClass, Failure, NoRoom, StaleLease, StateConflict, TimePassed, ToolError, UnknownRun
 from palaver.schemas.models import Message, Run, ToolCall
 from palaver.secrets.redaction import redact
+from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Continue, HandBack, Postpone, ToolOutcome, Verdict
 from palaver.store.runs.children import BudgetUsed, child_id
 from palaver.store.runs.runs import ChildBarred
+from palaver.tools.rendering import USUAL_RESULT_CHARS, render
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -33,7 +35,7 @@ async def call_agent(attempt: Attempt) -> Verdict:
     if child is None:
         return await _begin(attempt, call)
     if child.status.terminal:
-        return Continue(outcomes=(_outcome(call, child, edited=attempt.lease.edited),))
+        return Continue(outcomes=(_outcome(call, child, attempt.lease),))
     return _later(attempt, child.id)
 
 
@@ -74,21 +76,14 @@ def _failed(call: ToolCall, error_class: ErrorClass, text: str) -> Continue:
     return Continue(outcomes=(ToolOutcome.failed(call, Failure.of(error_class, text)),))
 
 
-def _outcome(call: ToolCall, child: Run, *, edited: bool) -> ToolOutcome:
+def _outcome(call: ToolCall, child: Run, lease: Lease) -> ToolOutcome:
     """Return the answer to the call: what the run ended with, or why it did not."""
     if child.status is RunStatus.COMPLETED:
-        note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
-        content = note + redact(_cut(child.output or ""))
+        note = f"[The user changed the arguments of this call to {call.arguments}]\n" if lease.edited else ""
+        most = lease.agent.max_tool_result or USUAL_RESULT_CHARS
+        content = note + redact(render(child.output or "", most))
         return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=content))
     why = child.error or child.incomplete_details
     said = f": {why['class']}: {why['message']}" if why else ""
     text = f"The run of this agent did not complete: it is {child.status} ({child.stop_reason}){said}"
     return ToolOutcome.failed(call, failure_of(ToolError(redact(text)[: limit_of("tool_error")])))
-
-
-def _cut(text: str) -> str:
-    most = limit_of("tool_result")
-    if len(text) <= most:
-        return text
-    count_exceeded("tool_result")
-    return f"{text[:most]}\n[cut here: {len(text)} characters]"

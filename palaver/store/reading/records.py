@@ -86,6 +86,7 @@ def _unsaid(spec: AgentSpec) -> dict[str, Any]:
     if not spec.approvals.second_person:
         unsaid["approvals"] = {"second_person"}
     unsaid["condense_at_messages"] = spec.condense_at_messages is None
+    unsaid["max_tool_result"] = spec.max_tool_result is None
     # The key of an endpoint is stored apart, sealed.
     unsaid["endpoint"] = True if spec.endpoint is None else {"api_key"}
     unsaid["description"] = spec.description is None

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar, assert_never
+from typing import Final, TypeVar, assert_never
 
 import orjson
 
@@ -29,8 +29,11 @@ from palaver.store.scripting.idempotency import IdempotencyKey, IdempotencyRecor
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
-from palaver.tools.rendering import render
+from palaver.tools.rendering import MAX_RESULT_CHARS, USUAL_RESULT_CHARS, render
+from palaver.vocabulary.limits import limit_of
 
+_NEVER_CUT: Final = limit_of("tool_result_least")
+"""Characters of an output that no agent's bound is below."""
 R = TypeVar("R")
 
 
@@ -63,7 +66,11 @@ class RunControl:
                 (``conversation_full``, ``steering_full``).
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
-        return await self._act(run_id, tuple(map(_new_item, items)), by, idempotency_key)
+        new = tuple(map(_new_item, items))
+        if any(item.type == "output" and len(item.text or "") > _NEVER_CUT for item in new):
+            most = (await self._runs.get(run_id)).agent.max_tool_result or USUAL_RESULT_CHARS
+            new = tuple(_new_item(item, most) for item in items)
+        return await self._act(run_id, new, by, idempotency_key)
 
     async def _act(self, run_id: str, items: tuple[NewItem, ...], by: str | None, idempotency_key: str | None) -> Acted:
         conversation_id = await self._runs.conversation_of(run_id)
@@ -249,8 +256,8 @@ def again_of(run: Run, retry: Retry) -> Submission:
     )
 
 
-def _new_item(item: Item) -> NewItem:
-    """One item for ``act.lua``."""
+def _new_item(item: Item, most: int = MAX_RESULT_CHARS) -> NewItem:
+    """One item for ``act.lua``, with ``most`` characters of an output."""
     match item:
         case ApprovalDecision():
             denied = item.decision == "deny"
@@ -263,7 +270,7 @@ def _new_item(item: Item) -> NewItem:
                 text=" ".join(filter(None, (Sentence.DENIED, item.reason))) if denied else None,
             )
         case ToolOutput():
-            return NewItem("output", item.call_id, text=render(item.output) or None, is_error=item.is_error)
+            return NewItem("output", item.call_id, text=render(item.output, most) or None, is_error=item.is_error)
         case QuestionAnswer():
             answered = {"action": item.response, **({} if item.content is None else {"content": item.content})}
             text = json.dumps(answered, ensure_ascii=False)

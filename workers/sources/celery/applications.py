@@ -96,7 +96,9 @@ class Application:
                 raise ConfigurationError(f"{self._place}.tasks.{name}: {error}: give parameters") from None
         if task is not None and not description:
             description = inspect.getdoc(task.run) or ""
-        declared = table.declared(name, schema, idempotent=True, timeout=self._section.timeout)
+        declared = table.declared(
+            name, schema, idempotent=True, timeout=self._section.timeout, max_result=self._section.max_result
+        )
         return declared.model_copy(update={"description": description, "idempotent": True})
 
     def send(self, order: Order) -> None:

@@ -21,7 +21,7 @@ from palaver.errors import ConfigurationError
 from palaver.schemas.fields import Strict, ToolName
 from palaver.secrets.redaction import passwords_of, register_secrets
 
-from ..tables import Timeout, ToolTable, Variable, required
+from ..tables import MaxResult, Timeout, ToolTable, Variable, required
 
 Address = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9+]*://\S*$", max_length=2000)]
 
@@ -52,6 +52,7 @@ class CelerySection(Strict):
     reports_env: Variable | None = None
     """The same of the Redis to which workers report. None: the broker is one."""
     timeout: Timeout = 30.0
+    max_result: MaxResult | None = None
     tasks: Annotated[Mapping[ToolName, TaskTable], Field(min_length=1)]
 
     @model_validator(mode="after")

@@ -23,7 +23,7 @@ from palaver.tools import ToolDeclaration
 from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
 
 from ..services import ServiceTable, at_service
-from ..tables import HeaderFromSecret, Timeout, ToolTable
+from ..tables import HeaderFromSecret, MaxResult, Timeout, ToolTable
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SAFE: Final = frozenset({"GET", "HEAD"})
@@ -74,7 +74,13 @@ class HttpTool(ToolTable, ServiceTable):
     def declaration(self, name: str, source: str, section: HttpSection) -> ToolDeclaration:
         """It as a tool of the ``section`` that is named ``source``."""
         schema = self.schema_with(self.places)
-        declared = self.declared(name, schema, idempotent=self.method in _SAFE, timeout=section.timeout)
+        declared = self.declared(
+            name,
+            schema,
+            idempotent=self.method in _SAFE,
+            timeout=section.timeout,
+            max_result=section.max_result,
+        )
         return at_service(declared, self, section, f"http.{source}")
 
 
@@ -88,6 +94,7 @@ class HttpSection(ServiceTable):
     idempotency_header: HeaderName | Literal[""] = "Idempotency-Key"
     """The header with the key of the call; empty for none."""
     timeout: Timeout = 30.0
+    max_result: MaxResult | None = None
     connect_timeout: Annotated[float, Field(gt=0, le=60)] = 10.0
     tools: Annotated[Mapping[ToolName, HttpTool], Field(min_length=1)]
 

@@ -155,10 +155,7 @@ class McpConnection:
 
         try:
             answer = await channel.exchange(request(number, method, with_meta), headers, heard)
-        except SessionGone:
-            self._drop(channel)
-            raise
-        except (Lost, InvalidAnswer):
+        except (SessionGone, Lost, InvalidAnswer):
             if not channel.alive:
                 self._drop(channel)
             raise

@@ -88,13 +88,15 @@ class HttpChannel:
         self._changed = changed
         self._client: aiohttp.ClientSession | None = None
         self._session: str | None = None
+        self._is_forgotten = False
+        """True once the server does not know the session any more."""
         self._version: str | None = None
         self._farewells: set[asyncio.Task[None]] = set()
 
     @property
     def alive(self) -> bool:
         """As ``ServerChannel``."""
-        return self._client is not None
+        return self._client is not None and not self._is_forgotten
 
     async def open(self) -> None:
         """As ``ServerChannel``. Nothing is sent."""
@@ -107,8 +109,8 @@ class HttpChannel:
             async with answering(await self._post(request, headers)) as response:
                 return await self._answer(response, request, heard)
         except asyncio.CancelledError:
-            if self._session is not None and request["method"] != "initialize":
-                # A revision without sessions takes the closed stream for it.
+            if self._version is not None:
+                # The newest revision, which has no handshake, takes the closed stream for it.
                 self._say_farewell(cancelled(number))
             raise
 
@@ -124,7 +126,7 @@ class HttpChannel:
             return
         if self._farewells:
             await asyncio.wait(self._farewells, timeout=_FAREWELL)
-        if self._session is not None:
+        if self._session is not None and not self._is_forgotten:
             with suppress(NeverSent, Lost, RequestRefused, TimeoutError):
                 async with asyncio.timeout(_FAREWELL), answering(self._delete(client)):
                     pass
@@ -202,6 +204,9 @@ class HttpChannel:
                 if response.content_type != _STREAM:
                     raise Lost("the stream does not go on")
                 return await self._streamed(response, number, heard, events)
+        except SessionGone as error:
+            # It had taken the request.
+            raise Lost(str(error)) from error
         except NeverSent:
             return None
         except RequestRefused as error:
@@ -259,7 +264,7 @@ class HttpChannel:
         if status < 400:
             raise RequestRefused(f"it sends elsewhere (HTTP {status}), where nobody follows", status=status)
         if status == 404 and self._session is not None:
-            self._session = None
+            self._is_forgotten = True
             raise SessionGone("it does not know the session any more (HTTP 404)")
         if response.content_type == "application/json":
             with suppress(InvalidAnswer):

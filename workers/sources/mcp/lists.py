@@ -73,7 +73,7 @@ async def read_list(connection: McpConnection) -> OfferedList:
         page = await connection.ask("tools/list", {} if cursor is None else {"cursor": cursor})
         listed = page.get("tools")
         if not isinstance(listed, list) or page.get("resultType", "complete") != "complete":
-            raise InvalidAnswer("it sent what is no list of tools")
+            return _broken_off(tools, fresh, "it sent what is no list of tools")
         fresh = min(fresh, _seconds(page.get("ttlMs")))
         for tool in listed:
             size += _size(tool)
@@ -87,10 +87,22 @@ async def read_list(connection: McpConnection) -> OfferedList:
         if cursor is None:
             return _read_now(tools, fresh)
         if not isinstance(cursor, str) or cursor in seen:
-            raise InvalidAnswer("its list of tools does not go on where it says")
+            return _broken_off(tools, fresh, "its list of tools does not go on where it says")
         seen.add(cursor)
     count_exceeded("mcp_pages")
     log.warning("a server's list has more pages than are read: %d tools are taken", len(tools))
+    return _read_now(tools, fresh)
+
+
+def _broken_off(tools: list[Any], fresh: float, why: str) -> OfferedList:
+    """The list of a server that does not go on as it has to: with the tools of the pages before.
+
+    Raises:
+        InvalidAnswer: there are none.
+    """
+    if not tools:
+        raise InvalidAnswer(why)
+    log.warning("of a server's list %d tools are taken: %s", len(tools), why)
     return _read_now(tools, fresh)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -14,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import ErrorClass
-from palaver.schemas.mcp_servers import tool_name
+from palaver.schemas.mcp_servers import JOINT, marked_name, tool_name
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -57,8 +58,8 @@ class OfferedTool:
 
 def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[list[OfferedTool], list[str]]:
     """The tools that a server of this label has for us, and sentences about those that are left out."""
-    taken: dict[str, OfferedTool] = {}
-    doubled: set[str] = set()
+    offered: dict[str, OfferedTool] = {}
+    """By the server's names for them."""
     left_out: list[str] = []
     for tool in tools:
         name = tool.get("name") if isinstance(tool, dict) else None
@@ -69,13 +70,24 @@ def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[
         except UnfitTool as why:
             left_out.append(f"{visible(str(name))[:80]!r} is left out: {why}")
             continue
-        if offer.declaration.name in taken:
-            doubled.add(offer.declaration.name)
-        taken[offer.declaration.name] = offer
-    for name in sorted(doubled):
-        del taken[name]
-        left_out.append(f"two tools would be named {name!r}: both are left out")
-    return list(taken.values()), left_out
+        if offer.name in offered:
+            left_out.append(f"{visible(offer.name)[:80]!r} is there twice: the first one is taken")
+            continue
+        offered[offer.name] = offer
+    return _told_apart(label, offered.values()), left_out
+
+
+def _told_apart(label: str, offers: Iterable[OfferedTool]) -> list[OfferedTool]:
+    """Give those a suffix whose names would be one, such as ``a.b`` and ``a/b``, but for the one that has that name
+    itself. It depends on nothing but the server's name for it: not on their order."""
+    offers = list(offers)
+    counted = Counter(offer.declaration.name for offer in offers)
+    return [
+        offer
+        if counted[name := offer.declaration.name] == 1 or name == f"{label}{JOINT}{offer.name}"
+        else replace(offer, declaration=offer.declaration.model_copy(update={"name": marked_name(label, offer.name)}))
+        for offer in offers
+    ]
 
 
 def allowed(name: str, patterns: Iterable[str] | None) -> bool:
@@ -110,6 +122,7 @@ def _offer(label: str, section: McpServer, tool: object) -> OfferedTool:
         idempotent=override.idempotent if override.idempotent is not None else read_only or idempotent,
         risky=risky,
         timeout=override.timeout or section.timeout,
+        max_result=override.max_result or section.max_result,
     )
     declaration = at_service(declaration, override, section, f"mcp.{label}")
     output = tool.get("outputSchema")

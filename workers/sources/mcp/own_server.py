@@ -11,7 +11,7 @@ import orjson
 
 from palaver.config.settings import Settings
 from palaver.errors import ToolError
-from palaver.schemas.mcp_servers import JOINT, VARIABLE, OwnMcpServer
+from palaver.schemas.mcp_servers import JOINT, VARIABLE, OwnMcpServer, tool_name
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -81,7 +81,7 @@ class OwnServer(Server):
         # A tool of the stand-in's name would be called as that: without an approval, and again after a loss.
         taken = stand_in(self.label).name
         offers = offers_of(self.label, self.section, looked_at)[0]
-        fit = {offer.name for offer in offers if offer.declaration.name != taken}
+        fit = {offer.name for offer in offers if tool_name(self.label, offer.name) != taken}
         return orjson.dumps([definition for definition in looked_at if definition.get("name") in fit])
 
     def take_told(self, text: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ _LINES: Final = dict.fromkeys(map(ord, " \t\r\n"))
 
 
 def presented_result(result: Mapping[str, Any], output_schema: dict[str, Any] | None) -> object:
-    """The result for the model: a text, or a list of texts and images.
+    """The result for the model: a text, a list of texts and images, or what there is in place of these.
 
     Raises:
         InvalidAnswer: it is none.
@@ -36,8 +37,10 @@ def presented_result(result: Mapping[str, Any], output_schema: dict[str, Any] | 
     if structured is not None and output_schema is not None and not failed:
         _require_fit(structured, output_schema)
     parts = _bounded(blocks)
-    if not parts and structured is not None:
-        parts = [_text(render(structured), limit_of("mcp_text"))]
+    if structured is not None and not parts and not failed:
+        return structured
+    if structured is not None and not failed:
+        _add_structured(parts, structured)
     if failed:
         raise ToolError(
             "\n".join(part.text for part in parts if isinstance(part, TextPart)) or "it says that it failed"
@@ -58,8 +61,8 @@ def _require_fit(structured: object, schema: dict[str, Any]) -> None:
 
 def _bounded(blocks: list[Any]) -> list[Part]:
     """The parts of a result: of texts and of images as much as may be, and a line about the rest."""
-    most = limit_of("message_parts") - 1
-    room, media = limit_of("mcp_text"), limit_of("tool_result_media")
+    most = limit_of("message_parts") - 2
+    media = limit_of("tool_result_media")
     parts: list[Part] = []
     for block in blocks[:most]:
         part = _part(block)
@@ -68,9 +71,6 @@ def _bounded(blocks: list[Any]) -> list[Part]:
             if media < 0:
                 count_exceeded("tool_result_media")
                 part = TextPart(type="text", text="[an image is left out: together they are too large]")
-        if isinstance(part, TextPart):
-            part = _text(part.text, room)
-            room = max(0, room - len(part.text))
         parts.append(part)
     if len(blocks) > most:
         count_exceeded("message_parts")
@@ -78,11 +78,31 @@ def _bounded(blocks: list[Any]) -> list[Part]:
     return parts
 
 
-def _text(text: str, room: int) -> TextPart:
-    if len(text) > room:
-        count_exceeded("mcp_text")
-        text = f"{text[:room]}\n[cut: the text has {len(text):,} characters]"
-    return TextPart(type="text", text=text)
+def _add_structured(parts: list[Part], structured: object) -> None:
+    """Put the structured content behind content that says less: a short text beside it is a summary for people. A text
+    of the same, which servers send for older clients, or a longer one stands for it."""
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    whole = render(structured)
+    if sum(map(len, texts)) >= len(whole) or _says(texts, structured):
+        return
+    # Servers wrap what is no object.
+    inner = structured.get("result") if isinstance(structured, dict) and len(structured) == 1 else None
+    if inner is None or not _says(texts, inner):
+        parts.append(TextPart(type="text", text=whole))
+
+
+def _says(texts: list[str], value: object) -> bool:
+    """Tell whether texts are a value, or the members of a list."""
+    if len(texts) == 1 and _is(texts[0], value):
+        return True
+    return isinstance(value, list) and len(value) == len(texts) and all(map(_is, texts, value))
+
+
+def _is(text: str, value: object) -> bool:
+    try:
+        return text == value or bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _part(block: Any) -> Part:
@@ -116,7 +136,9 @@ def _image(data: str, kind: str) -> Part:
     if len(data) > limit_of("tool_result_media"):
         count_exceeded("tool_result_media")
         return TextPart(type="text", text=f"[an image is left out: it has {len(data) * 3 // 4:,} bytes]")
+    # Padding that was left out loses nothing, either.
+    plain = data.translate(_LINES).rstrip("=")
     try:
-        return ImagePart.of(base64.b64decode(data.translate(_LINES), validate=True), kind)
+        return ImagePart.of(base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True), kind)
     except binascii.Error:
         return TextPart(type="text", text="[an image is left out: it is no base64]")

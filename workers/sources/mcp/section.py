@@ -14,7 +14,7 @@ from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, neve
 from palaver.vocabulary.limits import limit_of
 
 from ..services import ServiceTable
-from ..tables import HeaderFromSecret, Timeout, Variable
+from ..tables import HeaderFromSecret, MaxResult, Timeout, Variable
 
 
 def _reachable(url: str) -> str:
@@ -45,6 +45,7 @@ class Override(ServiceTable):
     idempotent: bool | None = None
     risky: bool | None = None
     timeout: Timeout | None = None
+    max_result: MaxResult | None = None
 
 
 class ClientCredentials(Strict):
@@ -98,6 +99,7 @@ class McpServer(ServiceTable):
     """The tools that are taken, ``*`` stands for others; all if it is left out."""
     risky: bool | None = None
     timeout: Timeout = 60.0
+    max_result: MaxResult | None = None
     connect_timeout: Annotated[float, Field(gt=0, le=20)] = 10.0
     """Seconds until it has to be there: a command to start, and its list to be read."""
     ask_timeout: Annotated[float, Field(ge=0, le=_MONTH)] = 3600.0

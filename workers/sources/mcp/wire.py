@@ -72,8 +72,8 @@ class Lost(Exception):
         """The status of HTTP with which the server failed; 0 if it did not say anything."""
 
 
-class SessionGone(Lost):
-    """The server does not know the session any more."""
+class SessionGone(NeverSent):
+    """The server does not know the session any more, so it looked no further."""
 
 
 class InvalidAnswer(Exception):
