@@ -23,6 +23,7 @@ use-NAME            call this tool (default: the first offered); 400 if it is no
 use-each            rotate over the tools offered
 json[-N]            JSON that fits the schema of `response_format`; up to the N-th user message
                     `{"misfit": true}`
+as-NAME             nothing: for clients that go by a model's name, such as `as-gpt-5+reasoning`
 ==================  ========================================================================================
 
 ==================  ========================================================================================

@@ -15,7 +15,7 @@ from palaver.fake_provider.signed import PROVIDERS
 STATUS = re.compile(r"[45]\d\d")
 ALWAYS = "*"
 
-ANSWERS = ("echo", "say-N", "tool-N", "parallel-N[-M]", "steps-A-B-…", "use-NAME", "use-each", "json[-N]")
+ANSWERS = ("echo", "say-N", "tool-N", "parallel-N[-M]", "steps-A-B-…", "use-NAME", "use-each", "json[-N]", "as-NAME")
 PACE = ("tokens-N", "ttft-MS", "rate-R", "chunk-K", "args-split[-K]", "reasoning[-N]", "window-N", "stale-N", "room-N")
 FAULTS: dict[str, tuple[str, ...]] = {
     "429date": ("N", "S"),
@@ -193,6 +193,8 @@ def _shape(name: str, args: list[str]) -> tuple[list[int], dict[str, Any]]:
             return [], {"stale": _whole(n, least=2)}
         case "room", [n]:
             return [], {"room": _whole(n)}
+        case "as", [_, *_]:
+            return [], {}
         case provider, [] if provider in PROVIDERS:
             return [], {"provider": provider}
     raise UnknownModel("no such directive")

@@ -9,7 +9,7 @@ import orjson
 
 from palaver.fake_provider.grammar import ModelScript
 from palaver.fake_provider.reply import Call, Reply
-from palaver.fake_provider.thoughts import call_id, redacted, search, signature
+from palaver.fake_provider.thoughts import CALLER, call_id, redacted, search, signature
 from palaver.fake_provider.wire import Event, grouped
 
 STOPS = {
@@ -49,12 +49,12 @@ FAULTS = {
 
 def document(reply: Reply) -> bytes:
     """The message of a request that does not stream."""
-    return orjson.dumps({**_head(reply), **_stop(reply), "content": list(_blocks(reply)), "usage": _usage(reply)})
+    return orjson.dumps({**_head(reply), **_stop(reply), "content": list(_blocks(reply)), "usage": _whole_usage(reply)})
 
 
 def empty_document(reply: Reply) -> bytes:
     """A message without content."""
-    return orjson.dumps({**_head(reply), **_stop(reply), "content": [], "usage": _usage(reply)})
+    return orjson.dumps({**_head(reply), **_stop(reply), "content": [], "usage": _whole_usage(reply)})
 
 
 def events(reply: Reply, script: ModelScript, *, include_usage: bool) -> Iterator[Event]:
@@ -132,12 +132,13 @@ def interrupted(*, overloaded: bool) -> tuple[bytes, bytes]:
 
 
 def _head(reply: Reply) -> dict[str, Any]:
-    return {"id": reply.id.replace("chatcmpl-", "msg_"), "type": "message", "role": "assistant", "model": reply.model}
+    about = {"id": reply.id.replace("chatcmpl-", "msg_"), "type": "message", "role": "assistant"}
+    return {**about, "model": reply.model, "container": None}
 
 
 def _start(reply: Reply) -> bytes:
-    usage = {**_usage(reply), "output_tokens": 1}
-    begun: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+    usage = {**_whole_usage(reply), "output_tokens": 1}
+    begun = {"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
     return event("message_start", message={**_head(reply), **begun}) + event("ping")
 
 
@@ -157,7 +158,13 @@ def _usage(reply: Reply) -> dict[str, Any]:
         "cache_creation_input_tokens": written,
         "output_tokens": reply.usage["completion_tokens"],
         "output_tokens_details": {"thinking_tokens": len(reply.reasoning)},
+        "server_tool_use": None,
     }
+
+
+def _whole_usage(reply: Reply) -> dict[str, Any]:
+    """With what the end of a stream does not repeat."""
+    return {**_usage(reply), "cache_creation": None, "inference_geo": None, "service_tier": "standard"}
 
 
 def _before_calls(reply: Reply) -> int:
@@ -171,7 +178,7 @@ def _blocks(reply: Reply) -> Iterator[dict[str, Any]]:
         yield {"type": "thinking", "thinking": thinking, "signature": signature(thinking)}
         yield {"type": "redacted_thinking", "data": redacted(thinking)}
     if reply.tokens:
-        yield {"type": "text", "text": "".join(reply.tokens)}
+        yield {"type": "text", "text": "".join(reply.tokens), "citations": None}
     if reply.search is not None:
         yield search(reply.digest, reply.search)
     for call in reply.calls:
@@ -181,7 +188,7 @@ def _blocks(reply: Reply) -> Iterator[dict[str, Any]]:
             arguments: Any = orjson.Fragment(call.arguments)
         except orjson.JSONDecodeError:
             arguments = {}
-        yield {"type": "tool_use", "id": made, "name": call.name, "input": arguments}
+        yield {"type": "tool_use", "id": made, "name": call.name, "input": arguments, "caller": CALLER}
 
 
 def _thinking(reply: Reply, script: ModelScript, signed: str) -> Iterator[tuple[dict[str, str], int]]:

@@ -87,6 +87,7 @@ def compose(script: ModelScript, chat: Chat, fault: ScriptedFault | None) -> Rep
             "prompt_tokens": chat.prompt_tokens,
             "completion_tokens": completion,
             "total_tokens": chat.prompt_tokens + completion,
+            "prompt_tokens_details": {"cached_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": len(reasoning)},
         },
         made=more,

@@ -16,6 +16,8 @@ import orjson
 MADE = "toolu_"
 CALL = "call_"
 SEARCH = "srvtoolu_"
+CALLER = {"type": "direct"}
+"""The model itself calls a tool, and no program of its."""
 PLAIN = "plain"
 """Behind that in an id: no thought came before the call."""
 
@@ -33,7 +35,13 @@ def redacted(thinking: str) -> str:
 def search(digest: str, number: int) -> dict[str, Any]:
     """A search of the provider itself, with a tool of its own: the model pauses until it gets this back."""
     made = f"{SEARCH}{digest[:16]}_{number}"
-    return {"type": "server_tool_use", "id": made, "name": "web_search", "input": {"query": f"about {made}"}}
+    return {
+        "type": "server_tool_use",
+        "id": made,
+        "name": "web_search",
+        "input": {"query": f"about {made}"},
+        "caller": CALLER,
+    }
 
 
 def call_id(model: str, digest: str, sent_id: str, *, thinks: bool) -> str:

@@ -24,7 +24,7 @@ Event = tuple[bytes, int]
 def document(reply: Reply) -> bytes:
     """The `chat.completion` object of a request that does not stream."""
     content = None if reply.calls else "".join(reply.tokens)
-    message: dict[str, Any] = {"role": "assistant", "content": content}
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
     if reply.reasoning:
         message["reasoning_content"] = "".join(reply.reasoning)
     if reply.made.details:
@@ -39,7 +39,7 @@ def document(reply: Reply) -> bytes:
             "object": "chat.completion",
             "created": int(time.time()),
             "model": reply.model,
-            "choices": [{"index": 0, "message": message, "finish_reason": _end(reply)}],
+            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _end(reply)}],
             "usage": reply.usage,
         }
     )
