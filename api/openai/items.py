@@ -56,13 +56,14 @@ def server_item(
     output: str | None = None,
     request: str | None = None,
 ) -> dict[str, Any]:
-    """Return a call that Palaver makes, of a tool of the agent or of a server that it names. Why it failed stands in
-    the output, as the model has it: versions of clients differ in the form of an error."""
+    """Return a call that Palaver makes, of a tool of the agent or of a server that it names. It has no arguments where
+    it begins: they follow. Why it failed stands in the output, as the model has it: versions of clients differ in the
+    form of an error."""
     return {
         "id": item_id,
         "type": "mcp_call",
         **_whose(labels, call["name"]),
-        "arguments": call["arguments"],
+        "arguments": "" if status == "in_progress" else call["arguments"],
         "approval_request_id": request,
         "output": output,
         "error": None,

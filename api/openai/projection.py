@@ -229,6 +229,7 @@ class ResponseProjection:
         made.index = index = self._out.next_index()
         place = {"item_id": self._out.id_of(*made.named), "output_index": index}
         self._out.show("response.output_item.added", output_index=index, item=self._server_item(made, "in_progress"))
+        self._out.show("response.mcp_call_arguments.delta", **place, delta=made.call["arguments"])
         self._out.show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
         self._out.show("response.mcp_call.in_progress", **place)
 

@@ -231,6 +231,21 @@ def check_texts_add_up(seed: int) -> None:
         assert {item: text for item, text in done.items() if text} == said, seed
 
 
+def check_arguments_add_up(seed: int) -> None:
+    """A call begins without any; those that follow are those that it has."""
+    events = Story(seed).tell()
+    for part in range(parts(events)):
+        begun, told, whole = dict[str, str](), dict[str, str](), dict[str, str]()
+        for each in shown(events, part):
+            item = each.fields.get("item", {})
+            if each.type.endswith("arguments.delta"):
+                told[each.fields["item_id"]] = told.get(each.fields["item_id"], "") + each.fields["delta"]
+            elif item.get("type") in ("function_call", "mcp_call"):
+                (begun if each.type.endswith("added") else whole)[item["id"]] = item["arguments"]
+        assert {*begun.values()} <= {""}, seed
+        assert told == whole, seed
+
+
 def check_the_log_alone_has_the_output(seed: int) -> None:
     """The output of a response that is retrieved is that of its stream, but for thoughts, which the log has beside."""
     events = Story(seed).tell()
@@ -288,6 +303,7 @@ CHECKS: Final = (
     check_numbers_are_the_same_where_deltas_are_joined,
     check_each_item_is_opened_once_and_closed_once,
     check_texts_add_up,
+    check_arguments_add_up,
     check_the_log_alone_has_the_output,
     check_what_passes_at_once_is_the_same,
 )
