@@ -8,6 +8,7 @@
     constraints-servers.txt  model servers that others wrote (``make check-servers``)
     constraints-docs.txt   what makes a site of the pages (``make docs``)
     constraints-frameworks.txt  frameworks whose tools are taken as they are (``make check-frameworks``)
+    tests/referees/openai_python/constraints.txt    suites and frameworks for OpenAI's API (``make check-referees``)
     tests/openhands/constraints-….txt  each generation of OpenHands' client (``make openhands-clients``)
     bench/openhands/constraints.txt    its agent-server, and a client of it (``make bench-openhands``)
     bench/peers/constraints/….txt      each of the others that it is compared with (``make bench-peers``)
@@ -72,6 +73,11 @@ _DOCS: Final = ("mkdocs-material", "pymdown-extensions<13")
 FRAMEWORKS: Final = ROOT / "constraints-frameworks.txt"
 _FRAMEWORKS: Final = ("jsonschema-rs", "langchain-core", "openai-agents", "orjson", "pydantic-ai-slim")
 """With what Palaver's tools need where they are loaded."""
+REFEREES: Final = ROOT / "tests" / "referees" / "openai_python" / "constraints.txt"
+_REFEREES: Final = (
+    *("langchain-openai", "langchain-tests==1.1.9", "litellm!=1.82.7,!=1.82.8,!=1.107.0", "llm-comply==0.5.0"),
+    *("numpy<2.5", "openai-agents==0.24.0", "pydantic-ai-slim[openai]==2.68.0"),
+)
 _BUILDING: Final = ("editables",)
 """What hatchling needs for `pip install --editable`, and does not name among its own dependencies."""
 
@@ -89,6 +95,7 @@ _HEADERS: Final[Mapping[Path, str]] = {
     SERVERS: "# What `make check-servers` needs, in an environment of its own: LiteLLM and llama.cpp.\n",
     DOCS: "# What `make docs` needs, in an environment of its own.\n",
     FRAMEWORKS: "# What `make check-frameworks` needs, in an environment of its own.\n",
+    REFEREES: "# Suites and frameworks for OpenAI's API, in an environment of its own, for `make check-referees`.\n",
     AGENT_SERVER: "# OpenHands' agent-server, in an environment of its own, of Python 3.12 or 3.13.\n",
     **{
         _of(each): f"# OpenHands' client {each}, in an environment of its own, of Python 3.12 or 3.13.\n"
@@ -118,6 +125,7 @@ def main() -> None:
     _write(CLIENTS, _compile(_CLIENTS, (), [CLIENTS]).values())
     _write(SERVERS, _compile(_SERVERS, (), [SERVERS]).values())
     _write(DOCS, _compile(_DOCS, (), [DOCS]).values())
+    _write(REFEREES, _compile(_REFEREES, (), [REFEREES]).values())
     _write(FRAMEWORKS, _compile(_FRAMEWORKS, (), [FRAMEWORKS, STACK]).values())
     checks = {**_compile(_DEPLOY, (), [DEPLOY]), **_compile(_HELM, ("--no-deps",), [DEPLOY])}
     _write(DEPLOY, [checks[name] for name in sorted(checks)])

@@ -84,7 +84,7 @@ class ReferringInput:
 
     def answering(self, output: Sequence[Mapping[str, Any]]) -> ClientInput | None:
         """Return what is said behind the last reference, with the answers to the calls that the ``output`` of its
-        response ends with; None if there are none of these.
+        response ends with; None if there are none of these, or an answer follows them already.
 
         Raises:
             Refused: an item cannot be carried, and which.
@@ -101,7 +101,9 @@ class ReferringInput:
                 answers += 1
             elif place > last and not (of_call in asked and item.get("type") == "function_call"):
                 behind.append(item)
-        return read_input(behind) if answers else None
+        given = read_input(behind) if answers else None
+        followed = given is not None and any(message["role"] != "user" for message in given.messages)
+        return None if followed else given
 
 
 def references_in(value: InputItems) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -138,7 +138,13 @@ def _head(reply: Reply) -> dict[str, Any]:
 
 def _start(reply: Reply) -> bytes:
     usage = {**_whole_usage(reply), "output_tokens": 1}
-    begun = {"content": [], "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
+    begun: dict[str, Any] = {
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "stop_details": None,
+        "usage": usage,
+    }
     return event("message_start", message={**_head(reply), **begun}) + event("ping")
 
 

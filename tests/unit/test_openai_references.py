@@ -87,6 +87,10 @@ async def test_outputs_go_on_with_the_response_that_made_the_calls(there: OpenAi
     last = (await client.retrieve(second.id)).output[-1]
     third = await answered(there, "Gladly.", input=[*said, ref(last), {"role": "user", "content": "thanks"}])
     assert await told(there, third) == ["hello", "I look.", "sunny", "It is sunny.", "thanks", "Gladly."]
+    # Also where the answer comes whole behind them.
+    answer = {"role": "assistant", "content": "It is sunny."}
+    fourth = await answered(there, "Gladly.", input=[*said, answer, {"role": "user", "content": "thanks"}])
+    assert await told(there, fourth) == ["hello", "I look.", "sunny", "It is sunny.", "thanks", "Gladly."]
 
 
 async def test_a_call_that_is_waited_for_no_more_is_answered_anew(there: OpenAiWorld) -> None:

@@ -10,12 +10,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import litellm
-from agents import Agent, ModelSettings, OpenAIConversationsSession, RunConfig, Runner, SQLiteSession, function_tool
-from agents import OpenAIChatCompletionsModel, OpenAIResponsesModel, set_tracing_disabled
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    OpenAIConversationsSession,
+    OpenAIResponsesModel,
+    Runner,
+    SQLiteSession,
+    function_tool,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
 from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel as PydanticResponses
-from pydantic_ai.models.openai import OpenAIResponsesModelSettings
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models.openai import OpenAIResponsesModel as PydanticResponses
 from pydantic_ai.providers.openai import OpenAIProvider
 
 BASE_URL = sys.argv[1]
@@ -146,7 +154,7 @@ def of_litellm() -> None:
 
         async def complete(name: str, messages: list[Any], streamed: bool, tools: bool = True) -> Any:
             more: Any = {"tools": [{"type": "function", "function": function}]} if tools else {}
-            answer = await litellm.acompletion(f"openai/{name}", messages, stream=streamed, **more, **at)
+            answer: Any = await litellm.acompletion(f"openai/{name}", messages, stream=streamed, **more, **at)
             if streamed:
                 answer = litellm.stream_chunk_builder([chunk async for chunk in answer], messages=messages)
             return answer.choices[0].message
@@ -170,8 +178,8 @@ def of_litellm() -> None:
 
         @case(f"{how}: Responses, a function, and a second turn")
         async def responds(streamed: bool = streamed) -> None:
-            async def respond(name: str, **more: Any) -> Any:
-                answer = await litellm.aresponses(model=f"openai/{name}", stream=streamed, **more, **at)
+            async def respond(model: str, **more: Any) -> Any:
+                answer = await litellm.aresponses(model=f"openai/{model}", stream=streamed, **more, **at)
                 if streamed:
                     return [event async for event in answer][-1].response
                 return answer

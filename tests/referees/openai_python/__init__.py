@@ -1,0 +1,15 @@
+"""llm-comply, and frameworks in Python with a client of OpenAI's API: openai-agents, pydantic-ai, LiteLLM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from tests.referees.environments import PythonPackages
+
+PACKAGES: Final = PythonPackages("openai_python", Path(__file__).parent)
+
+
+def install() -> None:
+    """As the folder above says."""
+    PACKAGES.install()
