@@ -24,7 +24,11 @@ def furnish(cluster: Cluster) -> Mapping[str, str]:
     cases = [{"input": f"Question {number}", "id": f"case-{number}"} for number in range(6)]
     batch = {"name": "release 7", "agents": ["support", "broken"], "items": cases, "complete": True}
     batch_id = _done(http.post("/v1/batches", json=batch))["id"]
-    _done(http.post("/v1/keys", json={"name": "ci", "scopes": ["runs:submit", "runs:read"]}))
+    key = _done(http.post("/v1/keys", json={"name": "ci", "scopes": ["runs:submit", "runs:read", "runs:act"]}))["key"]
+    own = {"Authorization": f"Bearer {key}"}
+    for text in ("Is the release out?", "And now?"):
+        asked = {"agent": "support", "input": text}
+        _done(http.post("/v1/runs", json=asked, headers=own))
     calls = cluster.submit("parallel-4", "Look at four things", tools=["record"], tags=[CALLS])
     retried = cluster.submit("500-2+say-40", "Try again if you must")
     failed = cluster.submit("401", "This one cannot work")

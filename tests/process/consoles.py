@@ -40,8 +40,11 @@ class Console:
     def visit(self, place: str) -> None:
         """Go to a page, and wait until it shows what it is about."""
         self.open(place)
-        self.tab.until("!!document.querySelector('main h1') && document.querySelector('main').children.length > 1")
-        self.tab.until(f"!{TEXT}.includes('Loading…') && !document.querySelector('main .problem')")
+        self.tab.until(
+            "document.querySelector('nav') && document.querySelector('main h1')"
+            " && document.querySelector('main').children.length > 1"
+            f" && !{TEXT}.includes('Loading…') && !document.querySelector('main .problem')"
+        )
 
     def write(self, where: str, text: str) -> None:
         """Type a text into a field."""

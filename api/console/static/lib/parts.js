@@ -51,8 +51,9 @@ export function Field({ value = "", put, ...more }) {
 }
 
 /** What went wrong, in a sentence. */
-export function Trouble({ problem }) {
-  return problem ? html`<p class="problem" role="alert">${problem.message}</p>` : null;
+export function Trouble({ problem, waits = false }) {
+  if (problem) return html`<p class="problem" role="alert">${problem.message}</p>`;
+  return waits ? html`<p class="faint">Loading…</p>` : null;
 }
 
 /** Numbers that are easier to read with few digits. */

@@ -37,7 +37,7 @@ export default function Agent({ params, query }) {
     ]);
     return { kept, other };
   }, [name, query.version, query.with], 0);
-  if (!data) return html`<h1>${name}</h1><${Trouble} problem=${problem} />`;
+  if (!data) return html`<h1>${name}</h1><${Trouble} problem=${problem} waits />`;
   const { kept, other } = data;
   return html`<h1>${name} <small>version ${kept.version} of ${kept.newest}</small></h1>
     <${Trouble} problem=${problem} />

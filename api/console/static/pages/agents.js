@@ -18,7 +18,7 @@ const COLUMNS = [
 
 export default function Agents() {
   const { data, problem } = useLive((signal) => listAll("v1/agents", { limit: 100 }, 1000, signal), [], 10_000);
-  return html`<h1>Agents</h1><${Trouble} problem=${problem} />
+  return html`<h1>Agents</h1><${Trouble} problem=${problem} waits=${!data} />
     ${data && html`<${Table} label="Agents" rows=${data} keyOf=${(kept) => kept.name} columns=${COLUMNS}
       empty="No agent is kept here: palaver agents put NAME agent.json, or PUT /v1/agents/NAME." />`}`;
 }

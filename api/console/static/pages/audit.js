@@ -47,7 +47,7 @@ export default function Audit({ query }) {
   const read = useMemo(() => reader(query.span, query.tenant), [query.span, query.tenant]);
   const { data, problem } = useLive(read, [read], 10_000);
   const rows = (data?.rows ?? []).filter((entry) => !query.text || JSON.stringify(entry).toLowerCase().includes(query.text.toLowerCase()));
-  return html`<h1>Audit</h1><${Trouble} problem=${problem} />
+  return html`<h1>Audit</h1><${Trouble} problem=${problem} waits=${!data} />
     <form class="row end" onSubmit=${(event) => { event.preventDefault(); setQuery({ text: wanted }); }}>
       <label>Key, run, operation<input data-filter value=${wanted} onInput=${(event) => type(event.target.value)} /></label>
       <label>When<select value=${query.span ?? "1d"} onChange=${(event) => setQuery({ span: event.target.value })}>

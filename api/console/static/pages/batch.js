@@ -88,7 +88,7 @@ export default function Batch({ params, query }) {
     if (beside instanceof Error) return { batch, wrong: beside, sides: [{ label: "", found }] };
     return { batch, sides: [{ label: "", found }, ...(beside ? [{ label: "other: ", found: beside }] : [])] };
   }, [params.id, query.with], (seen) => (OVER.includes(seen?.batch.state) ? 0 : 15_000));
-  if (!data) return html`<h1>Batch</h1><${Trouble} problem=${problem} />`;
+  if (!data) return html`<h1>Batch</h1><${Trouble} problem=${problem} waits />`;
   const { batch, sides, wrong } = data;
   const agents = sides.flatMap(({ label, found }) => [...new Set(found.map((result) => `${label}${result.agent}`))].sort());
   const rows = compared(sides).filter((row) => !query.only || differs(row, agents));

@@ -32,7 +32,7 @@ const COLUMNS = [
 
 export default function Batches() {
   const { data, problem } = useLive((signal) => listAll("v1/batches", { limit: 100 }, 1000, signal), [], 15_000);
-  return html`<h1>Batches</h1><${Trouble} problem=${problem} />
+  return html`<h1>Batches</h1><${Trouble} problem=${problem} waits=${!data} />
     ${data && html`<${Table} label="Batches" rows=${data} keyOf=${(batch) => batch.id} columns=${COLUMNS}
       empty="There is no batch: palaver batch run cases.jsonl --agent NAME." />`}`;
 }

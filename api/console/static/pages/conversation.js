@@ -70,7 +70,7 @@ export default function ConversationPage({ params }) {
     const near = document.documentElement.scrollHeight - innerHeight - scrollY < 300;
     if (near) scrollTo(0, document.documentElement.scrollHeight);
   }, [tale.news]);
-  if (!data) return html`<h1>Conversation</h1><${Trouble} problem=${problem} />${!problem && html`<p class="faint">Loading…</p>`}`;
+  if (!data) return html`<h1>Conversation</h1><${Trouble} problem=${problem} waits />`;
   const { usage } = data;
   const isOfUser = (event) => event.message.role === "user" && event.position && !event.nudge && !event.withdrawn;
   const back = (event) => isOfUser(event) && html`<${TakeBack} conversation=${data} event=${event} reload=${reload} />`;

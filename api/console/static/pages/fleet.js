@@ -96,7 +96,7 @@ function Room({ room }) {
 
 export default function Fleet() {
   const { data, problem } = useLive((signal) => request("GET", "v1/queues", { signal }), []);
-  if (!data) return html`<h1>Queues and workers</h1><${Trouble} problem=${problem} />`;
+  if (!data) return html`<h1>Queues and workers</h1><${Trouble} problem=${problem} waits />`;
   const named = (rows) => rows.flatMap((queue) => queue.workers.map((worker) => ({ ...worker, queue: queue.name })));
   const refused = data.data.flatMap((queue) => queue.refused.map((worker) => ({ ...worker, queue: queue.name, draining: false })));
   const turns = data.data.flatMap((queue) => queue.tenants.map((turn) => ({ ...turn, queue: queue.name })));

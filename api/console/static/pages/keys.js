@@ -67,7 +67,7 @@ export default function Keys() {
     ["made by", (key) => key.created_by ?? "–"],
     ["do", (key) => html`<span class="row"><button onClick=${() => rotate(key)}>replace</button><button class="danger" onClick=${() => revoke(key)}>revoke</button></span>`],
   ];
-  return html`<h1>Keys</h1><${Trouble} problem=${problem} /><${NewKey} done=${reload} />
+  return html`<h1>Keys</h1><${Trouble} problem=${problem} waits=${!data} /><${NewKey} done=${reload} />
     ${data && html`<${Table} label="Keys" rows=${data.data} keyOf=${(key) => key.id} columns=${columns} height=${46}
       empty="No key is kept in the store: there may be others in PALAVER_API_KEYS." />`}`;
 }

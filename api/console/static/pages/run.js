@@ -91,7 +91,7 @@ export default function RunPage({ params, query }) {
     ...Object.fromEntries(TABS.map(([name, words], place) => [String(place + 1), [words.toLowerCase(), () => setQuery({ tab: name })]])),
   });
   const said = useMemo(() => run && situation(run), [run]);
-  if (!run) return html`<h1>Run</h1><${Trouble} problem=${problem} />${!problem && html`<p class="faint">Loading…</p>`}`;
+  if (!run) return html`<h1>Run</h1><${Trouble} problem=${problem} waits />`;
   const fork = (event) => event.step && !event.step.includes("/") && ended(run) && html`<${ForkButton} run=${run} step=${Number(event.step)} />`;
   return html`<div class="row"><h1><${Status} status=${run.status} /></h1><code class="id">${run.id}</code><${Copy} text=${run.id} />
       <${StreamState} state=${state} /><span class="tools"><${Copy} text=${() => curl(run, tale)}>as curl<//><${Copy} text=${() => python(run, tale)}>as Python<//></span></div>

@@ -17,7 +17,7 @@ const TICKS = [
 
 export default function Schedule({ params }) {
   const { data, problem, reload } = useLive((signal) => request("GET", `v1/schedules/${encodeURIComponent(params.name)}`, { signal }), [params.name]);
-  if (!data) return html`<h1>${params.name}</h1><${Trouble} problem=${problem} />`;
+  if (!data) return html`<h1>${params.name}</h1><${Trouble} problem=${problem} waits />`;
   return html`<h1>${data.name} <small>version ${data.version}</small></h1><${Trouble} problem=${problem} />
     <${Buttons} schedule=${data} reload=${reload} />
     <dl class="facts">

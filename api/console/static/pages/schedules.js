@@ -44,7 +44,7 @@ export default function Schedules() {
     ["changed by", (schedule) => schedule.updated_by ?? "–"],
     ["do", (schedule) => html`<${Buttons} schedule=${schedule} reload=${reload} />`],
   ];
-  return html`<h1>Schedules</h1><${Trouble} problem=${problem} />
+  return html`<h1>Schedules</h1><${Trouble} problem=${problem} waits=${!data} />
     ${data && html`<${Table} label="Schedules" rows=${data} keyOf=${(schedule) => schedule.name} columns=${columns} height=${46}
       empty="There is no schedule: palaver schedules put NAME, or PUT /v1/schedules/NAME." />`}`;
 }

@@ -64,7 +64,7 @@ export default function Statistics({ query }) {
   const times = spans.map(([at]) => at);
   const plot = (title, series, words, more) => html`<${Plot} key=${title} title=${title} times=${times} span=${data.span_seconds} series=${series} words=${words} ...${more} />`;
   const aSecond = (series) => series.map(({ name, values }) => ({ name, values: values.map((value) => value / data.span_seconds) }));
-  return html`<h1>Statistics</h1><${Trouble} problem=${problem} />
+  return html`<h1>Statistics</h1><${Trouble} problem=${problem} waits=${!data} />
     <p class="row end">
       <label>Of<select value=${chosen} onChange=${(event) => setQuery({ window: event.target.value })}>
         ${Object.entries(WINDOWS).map(([name, words]) => html`<option value=${name}>${words}</option>`)}</select></label>

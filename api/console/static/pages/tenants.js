@@ -54,6 +54,6 @@ export default function Tenants() {
     ["tokens a minute", (tenant) => count(tenant.tokens_per_minute), number],
     ["do", (tenant) => html`<button disabled=${!caller?.operator} title=${caller?.operator ? "" : "Caps are changed with keys of operators."} onClick=${() => openDialog(html`<${Caps} tenant=${tenant} done=${reload} />`)}>caps</button> <${To} path="audit" query=${{ tenant: tenant.name }}>audit<//>`],
   ];
-  return html`<h1>Tenants</h1><${Trouble} problem=${problem} />
+  return html`<h1>Tenants</h1><${Trouble} problem=${problem} waits=${!data} />
     ${data && html`<${Table} label="Tenants" rows=${data.tenants} keyOf=${(tenant) => tenant.name} columns=${columns} height=${46} />`}`;
 }

@@ -51,7 +51,7 @@ export default function Tools({ query }) {
   }, [], SLOW);
   const wanted = (query.name ?? "").toLowerCase();
   const fits = (name) => name.toLowerCase().includes(wanted);
-  return html`<h1>Tools and models</h1><${Trouble} problem=${problem} />
+  return html`<h1>Tools and models</h1><${Trouble} problem=${problem} waits=${!data} />
     <p class="row"><label>Name<input data-filter value=${query.name ?? ""} onInput=${(event) => setQuery({ name: event.target.value })} /></label></p>
     ${data && html`<h2>Tools</h2>
       ${data.tools.filter((tool) => fits(tool.name)).map((tool) => html`<${Tool} key=${tool.name} tool=${tool} />`)}

@@ -28,7 +28,7 @@ export default function Usage({ query }) {
   const rows = data ? [...data.data].sort((one, other) => (by === "day" ? one.day.localeCompare(other.day) : other.cost_usd - one.cost_usd)) : [];
   const columns = [[by, (row) => line(row[by] ?? "none", 60)], ...SUMS];
   const options = (values) => values.map(([value, words]) => html`<option value=${value}>${words}</option>`);
-  return html`<h1>Usage</h1><${Trouble} problem=${problem} />
+  return html`<h1>Usage</h1><${Trouble} problem=${problem} waits=${!data} />
     <p class="row end">
       <label>By<select value=${by} onChange=${(event) => setQuery({ by: event.target.value })}>${options(GROUPS.map((name) => [name, name]))}</select></label>
       <label>Of<select value=${String(days)} onChange=${(event) => setQuery({ days: event.target.value })}>${options(Object.entries(SPANS))}</select></label>

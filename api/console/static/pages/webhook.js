@@ -40,7 +40,7 @@ export default function Webhook({ params, query }) {
     ]);
     return { webhook, deliveries };
   }, [params.id, query.state]);
-  if (!data) return html`<h1>Webhook</h1><${Trouble} problem=${problem} />`;
+  if (!data) return html`<h1>Webhook</h1><${Trouble} problem=${problem} waits />`;
   const { webhook, deliveries } = data;
   const again = (delivery) => request("POST", `${path}/replay`, { body: { deliveries: [delivery.id] } });
   const columns = [

@@ -27,7 +27,7 @@ const COLUMNS = [
 
 export default function Webhooks() {
   const { data, problem } = useLive((signal) => request("GET", "v1/webhooks", { signal }), []);
-  return html`<h1>Webhooks</h1><${Trouble} problem=${problem} />
+  return html`<h1>Webhooks</h1><${Trouble} problem=${problem} waits=${!data} />
     ${data && html`<${Table} label="Webhooks" rows=${data.data} keyOf=${(webhook) => webhook.id} columns=${COLUMNS}
       kindOf=${(webhook) => (webhook.failing_since ? "fault" : "")} empty="There is none: palaver webhooks create URL." />`}`;
 }
