@@ -16,7 +16,12 @@ end
 local function create(kept, agent, max_steps, names, agent_by)
   if not kept then begin_conversation() end
   local writers, voices = makers(agent_by)
-  redis.call('HSET', CONV, 'agent', agent, 'max_steps', max_steps, 'names', names, unpack(writers and { 'agent_by', writers } or {}))
+  local made = writers and { 'agent_by', writers } or {}
+  redis.call('HSET', CONV, 'agent', agent, 'max_steps', max_steps, 'names', names, unpack(made))
+  if voices and voices ~= cjson.encode({ args.submitted_by or '' }) then
+    made[#made + 1] = 'voices'
+    made[#made + 1] = voices
+  end
   title_by(args.title, args.folded, ID)
   redis.call('HINCRBY', CONV, 'unfinished', 1)
   keep_conversation()
@@ -24,9 +29,8 @@ local function create(kept, agent, max_steps, names, agent_by)
     'max_steps', max_steps, 'names', names, 'seq', 0, 'created_at', NOW, 'start_after', args.start_after or '',
     'start_by', args.start_by or '',
     'deadline', args.deadline or math.max(NOW, args.start_after or 0) + Setting.RUN_DEADLINE_MS,
-    'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages), 'input_preview', args.input_preview or '')
-  if writers then redis.call('HSET', RUN, 'agent_by', writers) end
-  if voices then redis.call('HSET', RUN, 'voices', voices) end
+    'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages),
+    'input_preview', args.input_preview or '', unpack(made))
   if args.kind == SubmitKind.CONDENSE then redis.call('HSET', RUN, 'condenses', 1) end
   PRIORITY, SUBMITTER = args.priority, args.submitted_by
   if PRIORITY ~= Priority.USUAL then redis.call('HSET', RUN, 'priority', PRIORITY) end
