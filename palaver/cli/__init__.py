@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
+from palaver.config.exits import written_out
 from palaver.config.roles import PROGRAMS, ROLES, become, become_program
 
 __all__ = ["main"]
@@ -36,13 +36,15 @@ def main() -> None:
             # A model may write what the terminal's encoding has no letter for.
             stream.reconfigure(errors="replace")
     if sys.platform == "win32":
-        _written(command)
+        with written_out():
+            command()
     else:
         # A signal ends any wait: Python looks which ones have come, and waits for the rest of the time.
         signal.signal(signal.SIGALRM, lambda *_: None)
         signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
         try:
-            _written(command)
+            with written_out():
+                command()
         finally:
             # Python takes its handlers back when it ends: the next alarm would kill what is left of the process.
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -57,19 +59,9 @@ def _open_streams() -> None:
             if place != number:
                 os.dup2(place, number)
                 os.close(place)
+            # For the program that a role becomes.
+            os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
-
-
-def _written(command: Callable[[], object]) -> None:
-    """Call ``command``; what it cannot write, such as its answer to a disk that is full, is a sentence."""
-    try:
-        command()
-    except OSError as error:
-        # What is still to be written is not tried again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        with suppress(OSError):
-            print(f"palaver: {error.filename or 'standard output'}: {error.strerror or error}.", file=sys.stderr)
-        sys.exit(2)
 
 
 def _command() -> Callable[[], object]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
 from palaver.secrets.redaction import passwords_of, redact, register_secrets
@@ -18,6 +18,8 @@ EX_UNAVAILABLE: Final = 69
 """As in sysexits.h: it may go well the next time."""
 EX_CONFIG: Final = 78
 """As in sysexits.h: it will not go well until somebody changes something."""
+_INTERRUPTED: Final = 130
+"""Ctrl-C: 128 + SIGINT, as shells have it."""
 
 
 def refuse(sentence: str, status: int) -> NoReturn:
@@ -44,3 +46,30 @@ def presentable(text: str) -> str:
     that its environment has for tools. An exception of an import may repeat any of them."""
     register_secrets(password for value in os.environ.values() for password in passwords_of(value))
     return redact(text)
+
+
+@contextmanager
+def written_out() -> Iterator[None]:
+    """Around a command: what it cannot write, such as its answer to a disk that is full, is a sentence and status 2."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still to be written is not tried again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)
+        with suppress(OSError):
+            print(f"palaver: {error.filename or 'standard output'}: {error.strerror or error}.", file=sys.stderr)
+        sys.exit(2)
+
+
+def run_program(main: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Call the ``main`` of one of the programs with the arguments of this process, and exit as it says, or with 130
+    after Ctrl-C."""
+    try:
+        with written_out():
+            code = main(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    sys.exit(code)

@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import pytest
 
+from palaver.stack.redis_server import RedisServer
 from tests.command_line import EVENTS, RUN, RUNS, TURN
 from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, run_object, stream
 from tests.waiting import eventually
@@ -26,6 +28,9 @@ def api() -> Iterator[ScriptedAPI]:
         server.on("GET", RUN, answer(COMPLETED))
         server.on("GET", EVENTS, stream(*TURN))
         yield server
+
+
+_FULL = "palaver: standard output: No space left on device.\n"
 
 
 class Process:
@@ -161,14 +166,21 @@ class TestProcess:
     @pytest.mark.parametrize("command", ["list", "run hi --model fake/echo --json", "--help"])
     def test_a_disk_that_is_full_is_said(self, api: ScriptedAPI, command: str) -> None:
         api.on("GET", RUNS, answer({"data": [COMPLETED], "next": None}))
-        full = "palaver: standard output: No space left on device.\n"
-        assert _in_a_shell(api, f"{command} >/dev/full") == (2, full)
+        assert _in_a_shell(api, f"{command} >/dev/full") == (2, _FULL)
+
+    @pytest.mark.parametrize("program", ["providers", "check", "keys list"])
+    def test_so_it_is_of_what_runs_on_a_server(self, api: ScriptedAPI, program: str, tmp_path: Path) -> None:
+        (table := tmp_path / "providers.toml").write_text(f'[providers.x]\nbase_url = "{api.url}"\n')
+        with RedisServer() as redis:
+            served = f"PALAVER_REDIS_URL={redis.url} PALAVER_PROVIDERS={table}"
+            assert _in_a_shell(api, f"{program} >/dev/full", served) == (2, _FULL)
+            assert _in_a_shell(api, f"{program} 2>&1 | true", served)[1] == ""
 
 
-def _in_a_shell(api: ScriptedAPI, command: str) -> tuple[int, str]:
+def _in_a_shell(api: ScriptedAPI, command: str, variables: str = "") -> tuple[int, str]:
     """The exit code, and what was said on standard error."""
     done = subprocess.run(
-        ["/bin/sh", "-c", f"{shlex.quote(sys.executable)} -m palaver.cli {command}"],
+        ["/bin/sh", "-c", f"{variables} {shlex.quote(sys.executable)} -m palaver.cli {command}"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env={**os.environ, "PALAVER_URL": api.url},

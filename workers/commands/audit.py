@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from palaver.cli.text import document, one_line
-from palaver.config.exits import EX_UNAVAILABLE, refuse, refusing
+from palaver.config.exits import EX_UNAVAILABLE, refuse, refusing, run_program
 from palaver.config.settings import Settings, settings
 from palaver.errors import ErrorClass, classify
 from palaver.schemas.audit import AuditEntry
@@ -79,4 +78,4 @@ def _line(act: AuditEntry) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

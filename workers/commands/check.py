@@ -8,14 +8,13 @@ A program of its own, for where a server runs: it has the same addresses, and th
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final, get_args
 
 from palaver.cli.text import document, one_line
 from palaver.config.brokers import is_redis, user_of
-from palaver.config.exits import refusing
+from palaver.config.exits import refusing, run_program
 from palaver.config.policy import load_policy
 from palaver.config.settings import Settings, settings
 from palaver.store.server.findings import Finding, Level
@@ -28,7 +27,6 @@ _STATES: Final[dict[Level, str]] = {"ok": "ok", "warning": "WARNING", "error": "
 _WIDTHS: Final = (6, 11, 7)
 """The widths of the columns before the finding: the place, the check and its state."""
 _LONGEST: Final = 600
-_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -109,7 +107,4 @@ def _row(*cells: str) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    run_program(main)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from palaver.cli.text import document
-from palaver.config.exits import EX_UNAVAILABLE, refuse, refusing
+from palaver.config.exits import EX_UNAVAILABLE, refuse, refusing, run_program
 from palaver.config.settings import Settings, settings
 from palaver.errors import ErrorClass, NotDurable, Refused, StateConflict, classify
 from palaver.schemas.api_keys import KeyInfo, KeyList, KeyRequest, MadeKey
@@ -188,4 +188,4 @@ def _show(what: BaseModel | dict[str, Any], text: str, options: argparse.Namespa
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from palaver.cli.text import checked, clock, document, one_line, outage_of
-from palaver.config.exits import EX_USAGE, refuse, refusing
+from palaver.config.exits import EX_USAGE, refuse, refusing, run_program
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import settings
 from palaver.errors import ConfigurationError, classify
@@ -33,7 +33,6 @@ _STORE_WAIT: Final = 3.0
 _SAID: Final = limit_of("provider_message")
 _MOST: Final = 600
 """Characters of a sentence."""
-_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -178,7 +177,4 @@ def _described(finding: ProviderFinding, width: int) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    run_program(main)

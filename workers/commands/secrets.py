@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 
-from palaver.config.exits import refusing
+from palaver.config.exits import refusing, run_program
 from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
 from palaver.store import Store
@@ -50,4 +49,4 @@ async def _rotate(here: Settings) -> Sealed:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from palaver.cli.text import document
-from palaver.config.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse, refusing
+from palaver.config.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse, refusing, run_program
 from palaver.config.secret_files import secret_of
 from palaver.config.server_urls import known_server
 from palaver.errors import Refused, StoreUnavailable
@@ -24,7 +24,6 @@ from palaver.store.copying.places import CopyPlace
 
 _FROM: Final = "PALAVER_COPY_FROM"
 _TO: Final = "PALAVER_COPY_TO"
-_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -102,7 +101,4 @@ def _described(receipt: CopyReceipt) -> list[str]:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    run_program(main)

@@ -8,13 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from palaver.config.exits import EX_UNAVAILABLE, EX_USAGE, refuse, refusing
+from palaver.config.exits import EX_UNAVAILABLE, EX_USAGE, refuse, refusing, run_program
 from palaver.config.settings import Settings, settings
 from palaver.errors import ErrorClass, Refused, StateConflict, classify
 from palaver.schemas.tenants import Caps, CapsChange
@@ -154,4 +153,4 @@ async def _run(here: Settings, chosen: argparse.Namespace, change: CapsChange) -
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_program(main)

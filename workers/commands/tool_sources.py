@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 from palaver.cli.text import checked, document, one_line
-from palaver.config.exits import EX_USAGE, refuse, refusing
+from palaver.config.exits import EX_USAGE, refuse, refusing, run_program
 from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
 from palaver.vocabulary.names import did_you_mean
 
 from ..sources.guests import VARIABLE, SourceFinding, SourceTables, declared_sources
 
-_INTERRUPTED: Final = 130
 _LONGEST: Final = 600
 
 
@@ -76,7 +74,4 @@ def _described(finding: SourceFinding) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    run_program(main)
