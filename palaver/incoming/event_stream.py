@@ -3,8 +3,8 @@
 https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 
 LF, CR and CRLF end a line, and an empty line ends an event. What servers do otherwise is taken as meant. Every stream
-that is read here carries JSON: so an object behind an object is another event, though no empty line is between them,
-and a line of JSON is data, though no ``data:`` stands before it.
+that is read here carries JSON: so a value behind a value is another event, though no empty line is between them, and a
+line of JSON is data, though no ``data:`` stands before it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _ID: Final = re.compile(rb"[ -~]{0,1024}")
 _RETRY: Final = re.compile(rb"[0-9]{1,9}")
 _BOM: Final = b"\xef\xbb\xbf"
 _JSON: Final = (b"{", b"[")
+_VALUE_ENDS: Final = (*(b"%c" % byte for byte in b'}]"0123456789'), b"null", b"true", b"false")
+_GOES_ON: Final = (b",", b":", b"]", b"}")
 
 
 class EventTooLong(ValueError):
@@ -187,7 +189,7 @@ class EventParser:
         value = value.removeprefix(b" ")
         match field:
             case b"data":
-                if self._data and value.startswith(_JSON) and self._data[-1].endswith(b"}"):
+                if self._data and _is_apart(self._data[-1].rstrip(), value.lstrip()):
                     self._end(events, split=True)
                 self._data.append(value)
                 self._size += len(line) + 1
@@ -211,9 +213,14 @@ class EventParser:
 
     def _end(self, events: list[Event], *, split: bool = False) -> None:
         """The event is complete; with ``split`` although no empty line says so."""
-        if self._data:
+        if data := b"\n".join(self._data):
             name = self._name if split else self._later_name or self._name
-            events.append((b"\n".join(self._data), name, self._id))
+            events.append((data, name, self._id))
         self._name = self._later_name if split else b""
         self._later_name = b""
         self._data, self._id, self._size, self._begun = [], None, 0, False
+
+
+def _is_apart(before: bytes, line: bytes) -> bool:
+    """Tell whether ``line`` can be no part of the JSON that ends with the line ``before``: two values in a row."""
+    return bool(line) and before.endswith(_VALUE_ENDS) and not line.startswith(_GOES_ON)

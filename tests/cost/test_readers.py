@@ -5,21 +5,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from math import inf
 
 import orjson
 import pytest
 
+from palaver.client.answers import MAX_ANSWER
 from palaver.errors import ProviderError, ProviderHTTPError, classify
+from palaver.incoming.event_stream import EventParser, EventTooLong
 from palaver.schemas.protocols import ProtocolName
 from palaver.vocabulary.limits import limit_of
 from tests.cost.hostile_answers import error_bodies, shapes
 from workers.protocols import PROTOCOLS, AnswerReader
+from workers.sources.mcp.stdio_channel import StdioChannel
+from workers.sources.mcp.wire import InvalidAnswer, messages_of
 
 RATIO = 8
 """How much longer than the floor a piece may hold the loop: the floor takes some 10 ms, and nobody is to wait for more
 than 50. What is slowest takes three times the floor; looking at each element in Python took fifty times."""
+FLOOD_RATIO = 6
+"""The same of 64 KiB of lines that say nothing, after which others have their turn."""
 JUDGED_RATIO = 2.5
 """The same of what a step makes of an error: the slowest takes once the floor."""
 JUDGED = 3
@@ -92,6 +99,54 @@ def test_no_answer_holds_the_loop(protocol: ProtocolName, streamed: bool, floor:
     for name, data in shapes(protocol, streamed=streamed):
         if seconds := over(RATIO * floor, partial(longest, data)):
             slow[name] = round(seconds / floor, 1)
+    assert not slow
+
+
+FLOODS = (
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b":\n",
+    b": x\n\n",
+    b":\r",
+    b"data:\n\n",
+    b"data\n",
+    b"id: 1\n",
+    b"event: x\n\n",
+    b"x\n",
+)
+"""What says nothing, and may come for ever."""
+
+
+def flood(feed: Callable[[bytes], object], piece: bytes) -> float:
+    """Seconds of the loop that the longest of a few pieces takes, of those after which a turn is given up."""
+    data = piece * (PIECE // len(piece))
+    longest = 0.0
+    for _ in range(4):
+        begun = time.thread_time()
+        with suppress(ProviderError, EventTooLong, InvalidAnswer):
+            feed(data)
+        longest = max(longest, time.thread_time() - begun)
+    return longest
+
+
+@pytest.mark.parametrize("name", [*PROTOCOLS, "mcp", "a process", "sdk"])
+def test_no_flood_of_lines_holds_the_loop(name: str, floor: float) -> None:
+    def reading() -> Callable[[bytes], object]:
+        if name in PROTOCOLS:
+            return PROTOCOLS[name].reader(max_calls=8).feed  # type: ignore[index]
+        if name == "a process":
+            channel = StdioChannel(["x"], {}, "/", lambda: None)
+            return lambda data: channel._take_lines(data.split(b"\n"))
+        if name == "sdk":
+            return EventParser(MAX_ANSWER).feed
+        events = EventParser(limit_of("mcp_body"))
+        return lambda data: [*messages_of(events.feed(data))]
+
+    slow = {}
+    for piece in FLOODS:
+        if seconds := over(FLOOD_RATIO * floor, lambda piece=piece: flood(reading(), piece)):  # type: ignore[misc]
+            slow[piece] = round(seconds / floor, 1)
     assert not slow
 
 

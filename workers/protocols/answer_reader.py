@@ -263,7 +263,7 @@ class EventStreamReader:
         """The calls, of which each is one of these parts. Raises MalformedResponse if one has no end, or no name."""
         calls = self._calls.whole()
         for index, call in calls.items():
-            if not parts[index].ended:
+            if index not in parts or not parts[index].ended:
                 self._odd.note("a tool call has no end")
                 if not self._calls.is_whole(index):
                     raise MalformedResponse("a tool call of the answer has no end, and its arguments are not whole")

@@ -228,4 +228,4 @@ def _is_another(call: _Gathered, said_id: str, name: str, arguments: str) -> boo
     """Tell whether a part with a name begins another call than ``call``, which has the same index or id."""
     if said_id and call.said_id not in ("", said_id):
         return True
-    return not call.says_again(name, arguments) and call.is_whole()
+    return bool(call.name) and not call.says_again(name, arguments) and call.is_whole()

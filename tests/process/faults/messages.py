@@ -23,7 +23,7 @@ from tests.process.faults.row import (
     stops,
     words,
 )
-from tests.process.faults.saying import SSE, Raw, Told, http, page
+from tests.process.faults.saying import HEAD, SSE, Raw, Told, http, page, wire
 
 MESSAGES: Mapping[str, Any] = {"protocol": "anthropic", "max_output_tokens": 4096}
 HASTY = {"timeouts": {"first_token": 1.0, "idle": 1.0, "total": 20.0}}
@@ -106,6 +106,10 @@ BROKEN = (
     ),
     retried("bad-json", "badjson", *BAD),
     retried("html", "html", *BAD),
+    retried(
+        "invalid-utf-8", wire(*HEAD, "Content-Type: application/json", "", '{"id": "\xff\xfe"}'), *BAD, forms=WHOLE,
+        request="req-wire",
+    ),
     retried("a-list", http(200, "data: [1]\n\n", content_type=SSE), *BAD, forms=STREAM),
     retried("empty", "empty", "provider_error", "empty_completion", 200),
     retried("stop-without-calls", message(FINE, stop="tool_use"), *BAD),

@@ -136,7 +136,8 @@ def completes(name: str, what: str | Told, **more: Any) -> Row:
 
 def recovers(row: Row, script: str, times: int = 2, said: int = 5, **more: Any) -> Row:
     """The fault of `row`, so many times; then the provider answers with so many words."""
-    times = min(times, row.tries - 1)
+    asked, times = times, min(times, row.tries - 1)
+    script = script.replace(f"-{asked}+", f"-{times}+", 1)
     changes: dict[str, Any] = {"tries": times + 1, "calls": None, "delays": row.delays[:times], "output": words(said)}
     ended = {"status": "completed", "stop_reason": "end_turn", "script": script, "name": f"{row.name}-then-fine"}
     return replace(row, **{**changes, **ended, **more})

@@ -99,12 +99,13 @@ class ResponsesReader(EventStreamReader):
         except (KeyError, TypeError):
             pass
         index = self._index(event)
-        return self._items.at(index, kind) or self._begin(index, {}, kind)
+        if (known := self._items.at(index, kind)) is not None:
+            return known
+        self._odd.note("an item goes on that did not begin")
+        return self._begin(index, {"id": event.get("item_id")}, kind)
 
     def _begin(self, index: int | str | None, first: dict[str, Any], kind: str) -> Item:
         """An item begins. What stands in it at once comes again."""
-        if not first:
-            self._odd.note("an item goes on that did not begin")
         item = self._items.begin(index, kind, self._text(first, "id"))
         item.phase = phase_of(first)
         if kind == "function_call":
@@ -119,13 +120,13 @@ class ResponsesReader(EventStreamReader):
         if not kind:
             self._odd.note("an item does not say what it is")
             return ""
-        item = self._items.at(index, kind)
-        if item is not None and item.ended and self._text(whole, "id") == item.identity:
+        item, identity = self._items.at(index, kind), self._text(whole, "id")
+        if item is not None and item.ended and identity == item.identity:
             self._odd.note("an item ends twice")
             return ""
         if item is None or item.ended:
-            item = self._items.begin(index, kind, self._text(whole, "id"))
-        item.ended = True
+            item = self._items.begin(index, kind, identity)
+        item.ended, item.identity = True, identity
         item.phase = phase_of(whole) or item.phase
         match kind:
             case "message":

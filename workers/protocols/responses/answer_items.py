@@ -63,7 +63,7 @@ class Items(SentBack):
         if identity and (named := self.known.get(identity)) is not None:
             return named
         item = self.by_index.get(place)
-        if item is not None and item.kind == kind and not (identity and item.identity):
+        if item is not None and item.kind == kind and (not identity or item.identity in ("", identity)):
             return item
         return next((each for each in self.by_index.values() if each.kind == kind and not each.ended), None)
 
