@@ -29,8 +29,8 @@ GUEST = (
     ),
     Change(
         "workers/steps/step_functions.py",
-        "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=kind, queue=tool.queue)",
-        "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=LOOKUP)",
+        "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=kind, queue=tool.queue, shown=shown)",
+        "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=LOOKUP, shown=shown)",
     ),
     Change(
         "workers/steps/step_functions.py",

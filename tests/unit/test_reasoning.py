@@ -30,6 +30,7 @@ class Asked:
             messages=list,
             too_long=None,
             condensed=False,
+            bytes=100,
             drop_reasoning=self._drop_reasoning,
         )
         self.calls = SimpleNamespace(ask=self._ask)
