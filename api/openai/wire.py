@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, RootModel
+from pydantic import BaseModel, Field, RootModel, StrictBool, StrictFloat, StrictInt
 
 from palaver.schemas.fields import AtMost, Tags
 from palaver.vocabulary.limits import limit_of
@@ -43,7 +43,7 @@ class RunOptions(LenientModel):
     deadline: Any = None
     start_after: Any = None
     start_by: Any = None
-    priority: int | None = Field(default=None, ge=0, le=9)
+    priority: StrictInt | None = Field(default=None, ge=0, le=9)
     tags: Tags = ()
     on_disconnect: Literal["cancel", "continue"] = "cancel"
     """The fate of a chat completion whose client is gone."""
@@ -52,9 +52,9 @@ class RunOptions(LenientModel):
 class ModelParams(LenientModel):
     """The fields of both kinds of requests about the model's answers."""
 
-    temperature: float | None = None
-    top_p: float | None = None
-    parallel_tool_calls: bool | None = None
+    temperature: StrictFloat | None = None
+    top_p: StrictFloat | None = None
+    parallel_tool_calls: StrictBool | None = None
     tools: Annotated[tuple[dict[str, Any], ...], AtMost("agent_tools")] | None = None
     tool_choice: str | dict[str, Any] | None = None
     metadata: PairsOfText | None = None
@@ -69,12 +69,12 @@ class ResponseCreate(ModelParams):
     """``agent/NAME`` or ``NAME``, an agent on the server; or ``provider/name``, a model."""
     input: Items | None = None
     instructions: Annotated[str, AtMost("instructions")] | None = None
-    background: bool | None = None
-    stream: bool | None = None
+    background: StrictBool | None = None
+    stream: StrictBool | None = None
     previous_response_id: Annotated[str, Field(max_length=80)] | None = None
     conversation: Annotated[str, Field(max_length=80)] | ConversationParam | None = None
-    max_output_tokens: int | None = None
-    max_tool_calls: int | None = Field(default=None, ge=1)
+    max_output_tokens: StrictInt | None = None
+    max_tool_calls: StrictInt | None = Field(default=None, ge=1)
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
     truncation: str | None = None
@@ -88,7 +88,7 @@ class ResponseCreate(ModelParams):
 class StreamOptions(LenientModel):
     """The additions to a stream of chunks."""
 
-    include_usage: bool | None = None
+    include_usage: StrictBool | None = None
 
 
 class ChatCreate(ModelParams):
@@ -96,13 +96,13 @@ class ChatCreate(ModelParams):
 
     model: Annotated[str, Field(max_length=300)]
     messages: Annotated[tuple[dict[str, Any], ...], AtMost("input_messages"), Field(min_length=1)]
-    stream: bool | None = None
+    stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    max_tokens: StrictInt | None = None
+    max_completion_tokens: StrictInt | None = None
     stop: str | tuple[str, ...] | None = None
-    seed: int | None = None
-    n: int | None = None
+    seed: StrictInt | None = None
+    n: StrictInt | None = None
     reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
 

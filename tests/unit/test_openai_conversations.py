@@ -226,6 +226,12 @@ async def test_what_cannot_be_carried_is_refused_with_its_place(there: OpenAiWor
         ({"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}, "tool_choice"),
         ({"previous_response_id": "resp_1", "conversation": "conv_1"}, "previous_response_id"),
         ({"truncation": "other"}, "truncation"),
+        ({"stream": 0}, "stream"),
+        ({"background": "true"}, "background"),
+        ({"max_output_tokens": 5.0}, "max_output_tokens"),
+        ({"max_tool_calls": "5"}, "max_tool_calls"),
+        ({"temperature": "1"}, "temperature"),
+        ({"extra_body": {"run": {"priority": True}}}, "run.priority"),
         ({"metadata": {str(n): "" for n in range(17)}}, "metadata"),
         ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": 7}}}}, "text.format.schema.type"),
     ]
