@@ -151,7 +151,7 @@ WALK: Final = (
             ),
             Stop(
                 "workers/models/model.py",
-                ("ModelPort._complete", "ModelPort._read", "ModelPort._read_stream"),
+                ("ModelPort._complete", "ModelPort._read", "ModelPort._first"),
                 "Everything that can go wrong with a connection or an answer leaves here as an exception that "
                 "`classify` knows. Leaving the block closes the stream, and with it the provider's work.",
             ),
@@ -159,6 +159,12 @@ WALK: Final = (
                 _STEPS + "model_calls.py",
                 ("ModelCalls._answer_began",),
                 "The first bytes show that neither the model nor its provider is out.",
+            ),
+            Stop(
+                "workers/models/model.py",
+                ("ModelPort._read_stream",),
+                "A stream is read by the protocol's reader, piece by piece. What came says that it is one, not its "
+                "label.",
             ),
             Stop(
                 _STEPS + "answer_stream.py",

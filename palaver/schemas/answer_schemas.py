@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.schemas.answer_grammars import EVERYWHERE, Grammar
+from palaver.schemas.grammars import EVERYWHERE, Grammar
 from palaver.schemas.json_pointers import Path, names_in
 from palaver.schemas.json_schemas import recursion_of, referred
 from palaver.vocabulary.limits import limit_of

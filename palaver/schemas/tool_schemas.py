@@ -12,13 +12,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from palaver.schemas.answer_schemas import both
+from palaver.schemas.grammars import ToolGrammar
 from palaver.schemas.json_schemas import referred
 
 _NOT_AT_TOP: Final = frozenset(("$ref", "anyOf", "oneOf", "allOf", "enum", "not"))
@@ -35,16 +35,6 @@ _ROWS: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
 _NAMED: Final = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 """Keywords that hold a schema, schemas in a row, and schemas with names."""
 _CACHED: Final = 512
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ToolGrammar:
-    """The rules of a provider for the schema of a tool."""
-
-    described: bool = False
-    """True if an array has to say what is in it, and an object at the top which properties it has."""
-    names: re.Pattern[str] | None = None
-    """Matches the names that arguments may have; None for any."""
 
 
 class FittedTool(NamedTuple):

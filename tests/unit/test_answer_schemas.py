@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from palaver.fake_provider.requests import InvalidRequest
-from palaver.schemas.answer_grammars import CLAUDE, STRICT, Grammar
 from palaver.schemas.answer_schemas import NotTaken, fitted
+from palaver.schemas.grammars import CLAUDE, STRICT, Grammar
 from palaver.schemas.json_schemas import misfits
 from palaver.schemas.model_options import JsonSchemaFormat
 from palaver.schemas.structured_output import UnfitAnswer, structured

@@ -17,11 +17,10 @@ from api.operations.admission.tree import AgentTree
 from palaver.config import providers
 from palaver.config.providers import Provider
 from palaver.errors import FieldError
-from palaver.schemas.answer_grammars import STRICT
+from palaver.schemas.grammars import STRICT, ToolGrammar
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName, ProtocolRules, ProviderOptions, Role, Thinking
-from palaver.schemas.tool_schemas import ToolGrammar
 from palaver.vocabulary.limits import limit_of
 from tests.pages import ROOT
 from workers.models.model_terms import ModelTerms

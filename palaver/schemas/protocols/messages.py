@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from palaver.schemas.answer_grammars import CLAUDE
 from palaver.schemas.content import IMAGE_TYPES
+from palaver.schemas.grammars import CLAUDE, ToolGrammar
 from palaver.schemas.model_options import ModelOptions, NamedTool
-from palaver.schemas.tool_schemas import ToolGrammar
 
 from .provider_options import CHAT_COMPLETIONS_ALONE
 from .rules import EVERY_EFFORT, EVERY_OPTION, IMAGES_AND_FILES, OptionFault, ProtocolRules

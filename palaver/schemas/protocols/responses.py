@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from palaver.schemas.answer_grammars import STRICT
-from palaver.schemas.tool_schemas import ToolGrammar
+from palaver.schemas.grammars import STRICT, ToolGrammar
 
 from .provider_options import CHAT_COMPLETIONS_ALONE, Refusal
 from .rules import EVERY_EFFORT, EVERY_OPTION, IMAGES_AND_FILES, ProtocolRules

@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from palaver.schemas.answer_grammars import Grammar
-from palaver.schemas.answer_schemas import NotTaken, fitted
 from palaver.schemas.content import FilePart, ImagePart, Part, inline_data
-from palaver.schemas.json_schemas import Unfit
+from palaver.schemas.grammars import Grammar, ToolGrammar
 from palaver.schemas.model_options import JsonSchemaFormat, ModelOptions, ReasoningEffort
-from palaver.schemas.tool_schemas import ToolGrammar
 
 from .provider_options import ProviderOptions, Refusal
 
@@ -101,11 +98,17 @@ class ProtocolRules:
         Raises:
             NotTaken, Unfit: the model would not be held to it.
         """
+        # What fits schemas needs more than the SDK has, which imports this module.
+        from palaver.schemas.answer_schemas import fitted
+
         is_held = wanted.strict or not self.lax
         return fitted(wanted.json_schema, self.grammar) if is_held else wanted.json_schema
 
     def sent_schema(self, wanted: JsonSchemaFormat) -> dict[str, Any]:
         """The same; of an agent that was admitted by an older version, as it is: the provider has the last word."""
+        from palaver.schemas.answer_schemas import NotTaken
+        from palaver.schemas.json_schemas import Unfit
+
         try:
             return self.answer_schema(wanted)
         except (NotTaken, Unfit):
@@ -152,6 +155,9 @@ class ProtocolRules:
             yield ("response_format", "strict"), "always holds the model to the schema: leave it out"
 
     def _schema_faults(self, wanted: JsonSchemaFormat) -> Iterator[OptionFault]:
+        from palaver.schemas.answer_schemas import NotTaken
+        from palaver.schemas.json_schemas import Unfit
+
         try:
             self.answer_schema(wanted)
         except NotTaken as error:

@@ -1,4 +1,4 @@
-"""The parts of JSON Schema that providers hold their models to, when a schema says what an answer is to be.
+"""The parts of JSON Schema that providers take, when a schema says what an answer is to be or what a tool takes.
 
 Sources: "Structured outputs", "JSON Schema limitations", of Anthropic; "Structured outputs", "Supported schemas", of
 OpenAI; and the transformations in the SDKs of both.
@@ -6,6 +6,7 @@ OpenAI; and the transformations in the SDKs of both.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +38,16 @@ class Grammar:
     recursive: bool = False
     """True if references may lead back into themselves."""
     object_at_top: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolGrammar:
+    """The rules of a provider for the schema of a tool."""
+
+    described: bool = False
+    """True if an array has to say what is in it, and an object at the top which properties it has."""
+    names: re.Pattern[str] | None = None
+    """Matches the names that arguments may have; None for any."""
 
 
 EVERYWHERE: Final = frozenset((
