@@ -124,7 +124,7 @@ WALK: Final = (
             ),
             Stop(
                 _STEPS + "asking.py",
-                ("ask_model", "_ask"),
+                ("ask_model", "_ask", "_answer"),
                 "Two things can be wrong with a conversation, and both are mended within the attempt: it is too long, "
                 "or it has what the provider no longer takes back.",
             ),
@@ -265,6 +265,7 @@ WALK: Final = (
 )
 
 LEFT_OUT: Final[Mapping[str, str]] = {
+    "palaver/incoming/": "Reads event streams, and JSON that is not quite JSON",
     "palaver/processes/failpoints.py": "Where tests stop a process, and nothing else happens",
     "palaver/schemas/unchecked.py": "Makes a message of what was checked before it was stored",
     "palaver/secrets/redaction.py": "Finds secrets in a text that comes piece by piece",
