@@ -79,7 +79,7 @@ def _whose(labels: Labels, tool: str) -> dict[str, str]:
 
 
 def approval_item(action: Mapping[str, Any], response: ResponseId, labels: Labels = ()) -> dict[str, Any]:
-    """Return a call that waits until somebody has decided. Its id says which response asks: clients may have nothing
+    """Return a call that waits for a decision. Its id says which response asks: clients may have nothing
     else of it when they answer."""
     return {
         "id": f"{action['id']}_{response.tail}",

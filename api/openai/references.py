@@ -192,7 +192,7 @@ async def resolved(
     for item_id, place in places.items():
         same = kept.get(_AGAIN.sub("", item_id))
         if same is None and item_id.startswith(_THOUGHT):
-            # Nobody is told of it again: what its provider wants back stands beside the answer in the log.
+            # No model is told of it again: what its provider wants back stands beside the answer in the log.
             run = runs[run_referred_to(item_id) or ""]
             same = KeptItem({"type": "reasoning"}, ResponseId(run.id), run.conversation_id)
         if same is None:

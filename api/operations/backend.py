@@ -63,7 +63,7 @@ class Caller:
     @property
     def identity(self) -> str | None:
         """The name of the person, where persons are told apart: whose words these are, and who approves what comes of
-        them. None if nobody can tell."""
+        them. None if it cannot be known."""
         return self.name
 
     @property

@@ -27,7 +27,7 @@ OUTAGE: Final = 300.0
 
 
 def pieces(chunk: bytes) -> Iterator[bytes]:
-    """Yield what came in pieces that hold nobody up."""
+    """Yield what came, in pieces that are short enough for a loop."""
     return (chunk[start : start + _PIECE] for start in range(0, len(chunk), _PIECE))
 
 

@@ -25,7 +25,7 @@ _ANNOTATIONS: Final = frozenset((
     "$schema", "$id", "$comment", "$anchor", "title", "description", "default", "examples", "deprecated", "readOnly",
     "writeOnly",
 ))  # fmt: skip
-"""Keywords that hold nobody to anything."""
+"""Keywords that constrain nothing."""
 _DEFINITIONS: Final = frozenset(("$defs", "definitions"))
 _ASIDE: Final = _ANNOTATIONS | _DEFINITIONS
 _TYPES: Final[Mapping[type, str]] = {

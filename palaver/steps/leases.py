@@ -103,7 +103,7 @@ class Lease:
     answer: str | None = None
     """The answer to the question that it asked, as JSON: ``{"action": "accept", "content": {…}}``."""
     shown: str | None = None
-    """The digest of the tool of ``call`` as the model was shown it; None if nobody knows."""
+    """The digest of the tool of ``call`` as the model was shown it; None if it is not known."""
     deliveries: tuple[Delivery, ...] = ()
     """To publish: the claim made room for them in the queue."""
 

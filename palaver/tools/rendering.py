@@ -21,7 +21,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 MAX_RESULT_CHARS: Final = limit_of("tool_result")
 """Characters of a result that a model sees at most."""
 USUAL_RESULT_CHARS: Final = limit_of("tool_result_usual")
-"""The same where nobody says otherwise."""
+"""The default."""
 _MAX_DEPTH: Final = limit_of("tool_result_depth")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _FEW, _BRIEF, _FLAT = 64, 4096, 8

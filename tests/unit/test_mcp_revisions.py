@@ -88,5 +88,5 @@ async def test_a_server_that_speaks_none_of_our_revisions_is_said_to(
     server = _refusing(McpServer(listed=[tool("t")], modern=method != "initialize"), refusals)
     async with serving(server), opened_at(tmp_path, server) as tools:
         assert tools.names == []
-    assert "it speaks '2031-01-01', which nobody here does: 2026-07-28, 2025-11-25" in caplog.text
+    assert "it speaks '2031-01-01', and none of ours: 2026-07-28, 2025-11-25" in caplog.text
     assert server.methods.count("initialize") == (method == "initialize")

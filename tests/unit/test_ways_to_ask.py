@@ -91,7 +91,7 @@ NONE: Final[dict[str, str]] = {
         "it is about no conversation",
     ),
 }  # fmt: skip
-"""The routes by which nobody has a part in a run, each with the reason."""
+"""The routes that give no part in a run, each with the reason."""
 
 
 @way("POST /v1/runs")

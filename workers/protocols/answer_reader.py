@@ -32,7 +32,7 @@ _END: Final = b"\n\n"
 _UNKNOWN: Final = Usage(model_calls=1)
 _ODD_JSON: Final = "an event is JSON only after it was mended: a character is cut in two, or a number is none"
 _MISSHAPEN: Final = (ValueError, TypeError, AttributeError, KeyError)
-"""Exceptions from taking apart JSON of a shape that nobody thought of."""
+"""Exceptions from taking apart JSON of an unforeseen shape."""
 
 
 class Ends(Protocol):
@@ -152,7 +152,7 @@ class EventStreamReader:
             self._anything = self.done = True
             return self._take_in_whole(self._odd.fields(document, "the answer"), body)
         except _MISSHAPEN as error:
-            raise MalformedResponse("the answer has a shape that nobody knows") from error
+            raise MalformedResponse("the answer has a shape that is not known") from error
 
     def opaque_so_far(self) -> str:
         """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
@@ -197,11 +197,11 @@ class EventStreamReader:
         try:
             return self._take_in(event, payload, name)
         except _MISSHAPEN as error:
-            raise MalformedResponse("an event of the stream has a shape that nobody knows") from error
+            raise MalformedResponse("an event of the stream has a shape that is not known") from error
 
     def _take_in_odd(self, payload: bytes, name: bytes) -> str:
         """Take in what is no JSON, or only if it is mended; answers its text. Words say nothing; what was to be an
-        object is lost, and with it nobody knows what."""
+        object is lost, and what it had is not known."""
         word = payload.strip()
         if not word:
             return ""

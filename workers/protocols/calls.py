@@ -40,7 +40,7 @@ class _Gathered:
         self.argued = 0
         """Characters of the arguments."""
         self.looked = 0
-        """Times that somebody looked whether they are whole."""
+        """How often their end was looked for."""
 
     def says_again(self, name: str, arguments: str) -> bool:
         """Tell whether a part with them repeats what came."""
@@ -49,7 +49,7 @@ class _Gathered:
         return not arguments or (len(arguments) == self.argued and arguments == "".join(self.arguments))
 
     def is_whole(self) -> bool:
-        """Tell whether the arguments are JSON: then no more of them can follow. Nobody looks for ever."""
+        """Tell whether the arguments are JSON: then no more of them can follow. Looks a bounded number of times."""
         if not self.arguments or not self.arguments[-1].rstrip().endswith("}") or self.looked == _LOOKS:
             return False
         self.looked += 1

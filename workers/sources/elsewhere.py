@@ -17,7 +17,7 @@ _LIVES: Final = timedelta(seconds=60)
 """Time after which a set has no workers, where another has: they speak three times a lease."""
 
 _OF_MODELS: Final = frozenset({MODEL.queue})
-"""The queues of a worker that makes no calls of others: what it declares counts where nobody else does."""
+"""The queues of a worker that makes no calls of others: what it declares counts where no other worker declares it."""
 
 
 class Elsewhere(Mapping[str, ToolDeclaration]):

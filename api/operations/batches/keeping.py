@@ -101,7 +101,7 @@ async def change_batch(backend: Backend, batch_id: str, verb: BatchVerb, caller:
     if verb == "retry":
         batch = await read_batch(backend, batch_id, caller)
         if batch.state == "failed":
-            # What nobody can read is not begun again.
+            # What cannot be read is not begun again.
             return batch
         await _judged(backend, batch_id, (), caller)
     changing = backend.store.batches.change(caller.tenant, _known(batch_id), verb, by=caller.identity)

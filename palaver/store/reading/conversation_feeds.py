@@ -40,7 +40,7 @@ _DURABLE: Final = frozenset(kind for kind in EventKind if kind.durable)
 _BETWEEN: Final = frozenset(
     {EventKind.RUN_STARTED, EventKind.RUN_FINISHED, EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED}
 )
-"""Entries at which there is no answer of which somebody has seen a part."""
+"""Entries at which no watcher has seen a part of an answer."""
 _BACK: Final = 32
 """Entries that are read at once where one is looked for backwards."""
 

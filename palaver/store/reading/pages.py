@@ -170,7 +170,7 @@ class Pages:
                 full = bool(told.events) and (len(told.events) >= limit or size >= _BYTES)
                 if entry.type == EventKind.RUN_FINISHED:
                     break
-        # What is to be forgotten is followed by what takes its place: nobody is to come back between them.
+        # What is to be forgotten is followed by what takes its place: no watcher is to come back between them.
         forgets = limit <= len(told.events) and told.events[limit - 1].type == EventKind.MESSAGE_DISCARDED
         return told.events[: limit + forgets], not full
 

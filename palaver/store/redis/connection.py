@@ -177,7 +177,7 @@ def is_absent(error: Exception) -> bool:
 
 
 def is_closed(error: Exception) -> bool:
-    """Tell whether the server says that this user, or that nobody, may use a command: whatever state it is in."""
+    """Tell whether the server says that this user, or no user, may use a command: whatever state it is in."""
     if isinstance(error, OutOfMemoryError) or str(error).startswith("MISCONF"):
         return False
     return isinstance(error, NoPermissionError) or (

@@ -234,7 +234,7 @@ def unasked(place: Place, user: str) -> Finding:
 
 
 def unwritable(place: Place, why: str) -> Finding:
-    """A command that writes is refused, to whoever sends it; ``why`` begins with the word for it."""
+    """A command that writes is refused to every user; ``why`` begins with the word for it."""
     how = _WRITES.get(why.partition(" ")[0].rstrip(":"), "look at its log")
     return Finding(place, "writes", "error", f"refused: {why}", f"takes no writes ({why})", how)
 

@@ -265,7 +265,7 @@ def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[
 
 
 def _unwritten(answer: Any) -> str:
-    """Why the server refuses to write, whoever asks; empty if it does not."""
+    """Why the server refuses writes of every user; empty if it does not."""
     refused = isinstance(answer, Exception) and classify(answer).code in _OF_STATE
     return outage_reason(answer).partition(".")[0] if refused else ""
 

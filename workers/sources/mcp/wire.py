@@ -175,7 +175,7 @@ def revision_of(versions: list[Any]) -> str:
         if known in versions:
             return known
     named = ", ".join(repr(str(each)[:40]) for each in versions[:5])
-    raise RequestRefused(f"it speaks {named or 'no revision'}, which nobody here does: {MODERN}, {', '.join(OLDER)}")
+    raise RequestRefused(f"it speaks {named or 'no revision'}, and none of ours: {MODERN}, {', '.join(OLDER)}")
 
 
 def name_in(result: Mapping[str, Any]) -> str:

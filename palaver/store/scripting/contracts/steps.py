@@ -41,7 +41,7 @@ class Used(NamedTuple):
     """Tokens of the output that the model thought with."""
     model_calls: int
     cost: int | None
-    """In nano-dollars; None if nobody knows."""
+    """In nano-dollars; None if it is not known."""
 
 
 class Claim(Script[Lease | Stray]):
@@ -91,9 +91,9 @@ class NewCall(NamedTuple):
     action: Json | None
     """The action that it waits for; None if it may begin."""
     limit: Seconds | None
-    """The longest that an attempt may take; None if nobody knows."""
+    """The longest that an attempt may take; None if it is not known."""
     shown: str | None
-    """The digest of the tool as the model was shown it; None if nobody knows."""
+    """The digest of the tool as the model was shown it; None if it is not known."""
 
 
 class SpanOutcome(StrEnum):

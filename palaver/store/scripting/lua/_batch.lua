@@ -3,7 +3,7 @@
 -- needs: now
 -- order (JSON: what holds for all, and the bearer of a key), made (JSON: who and when), state, items and bytes (numbers),
 -- next (the first cell that was never begun), claim (by whom) and lasts (until when); closes (ms: no more items come by
--- then; while it is open), abandoned (none came), unread (ms: since when nobody can read it); retried_by (JSON: who
+-- then; while it is open), abandoned (none came), unread (ms: since when it cannot be read); retried_by (JSON: who
 -- began again what had failed); and what came of the cells of each agent: <agent>:<status>, :nanos,
 -- :unpriced, :input, :output, :ms, :scored, :passed (numbers).
 

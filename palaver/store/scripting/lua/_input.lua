@@ -28,7 +28,7 @@ local function spoke(by)
 end
 
 -- Whether the key of that name is a second person for the calls of the run: it is not among those whose words its model
--- was told since one vouched for them, nor among those who made the run. Without names nobody can tell.
+-- was told since one vouched for them, nor among those who made the run. Without names it is not known.
 local function is_second_person(by)
   if not by or not SUBMITTER or SUBMITTER == by then return false end
   local names = decoded(all_names(redis.call('HGET', RUN, 'voices'), unvouched(CONV)))

@@ -2,7 +2,7 @@
 
 local function decoded(text) return text and cjson.decode(text) or {} end
 
--- JSON lists of names, or nil, as one. Beyond the limit nobody can be told from the rest.
+-- JSON lists of names, or nil, as one. Beyond the limit names are not told apart.
 local function all_names(...)
   local names, there = {}, {}
   for i = 1, select('#', ...) do

@@ -7,7 +7,7 @@
 -- begun, ms; fresh: by the present lease), base (attempts made with an earlier model), failed (the last failure: class,
 -- code, message, at (ms) and attempts, how many the policy allows after such a one), in_turn (it waited for the turn of
 -- its tenant, who is charged for it), and for a tool call: call (JSON text), tool (its name), limit_ms (of an attempt),
--- idempotent, shown (the digest of the tool as the model was shown it), edited (somebody changed its arguments), kept
+-- idempotent, shown (the digest of the tool as the model was shown it), edited (a person changed its arguments), kept
 -- (JSON text that an attempt left for the next one, which goes on from there), answer (to the question that it asked) and
 -- resumes (the loss of a worker loses nothing of it).
 -- Ready: unattended (since when no worker takes from its queue, ms).

@@ -7,7 +7,7 @@ if not keep_secrets(CONV, args.secrets, false, args.endpoint) then
   return reply.overfull { code = RefusalCode.SECRETS_FULL }
 end
 set_fields(args.hash_fields)
--- Nobody knows how much of the agent is of those who wrote the one before.
+-- How much of the agent is of those who wrote the one before is not known.
 if args.agent_by then redis.call('HSET', CONV, 'agent_by', all_names(redis.call('HGET', CONV, 'agent_by'), args.agent_by)) end
 redis.call('HINCRBY', CONV, 'revision', 1)
 touch()
