@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import socket
 import sys
+from collections.abc import Mapping
 from logging.config import dictConfig
 from typing import Final
 
@@ -33,9 +33,11 @@ from .descriptors import PacedListener
 from .gate import process_gate
 from .hosts import refuse_open_bind
 from .http11 import Http11
+from .listening import LosslessServer, handed_over
 from .logs import configuration
 
 log = logging.getLogger("palaver.api")
+_uvicorn_log = logging.getLogger("uvicorn.error")
 
 _BACKLOG: Final = 2048
 _KEEP_ALIVE: Final = 65
@@ -57,8 +59,10 @@ def main() -> None:
     serve_json()
     port = port_number(options.port, "--port or PALAVER_API_PORT")
     with refusing():
-        app = _app(options.host)
-    require_port(options.host, port, "PALAVER_API_PORT")
+        listeners = handed_over()
+        app = _app({each.getsockname()[0]: "ListenStream" for each in listeners} or {options.host: "PALAVER_HOST"})
+    if not listeners:
+        require_port(options.host, port, "PALAVER_API_PORT")
     config = uvicorn.Config(
         app,
         host=options.host,
@@ -78,11 +82,14 @@ def main() -> None:
         ACCESS.setLevel(LOG_LEVELS[options.log_level])
     config.load()
     spare_loaded()
-    server = uvicorn.Server(config)
-    bound = config.bind_socket()
-    # Named TCP: asyncio turns Nagle's algorithm off for such only, and with it a head waits 40 ms for its body.
-    listener = PacedListener(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
-    server.run(sockets=[listener])
+    server = LosslessServer(config)
+    for each in listeners:
+        host, number = each.getsockname()[:2]
+        # Where uvicorn names the address that it has bound.
+        _uvicorn_log.info("Handed over: %s port %d. --host and --port do not count.", host, number)
+    # By its number: so Python finds out that it is TCP. asyncio turns Nagle's algorithm off for such only, and with it
+    # a head waits 40 ms for its body.
+    server.run(sockets=[*listeners] or [PacedListener(fileno=config.bind_socket().detach())])
     if not server.started:
         sys.exit(3)
 
@@ -94,8 +101,8 @@ def _root_path(text: str) -> str:
     return path
 
 
-def _app(host: str) -> FastAPI:
-    """Return the application that listens at ``host``, once its environment has been looked at.
+def _app(hosts: Mapping[str, str]) -> FastAPI:
+    """Return the application that listens at ``hosts``, each named by a setting, once its environment was looked at.
 
     Raises:
         ConfigurationError: it could not serve.
@@ -110,7 +117,8 @@ def _app(host: str) -> FastAPI:
     for sentence in unread(os.environ, own):
         log.warning("%s", sentence)
     process_gate()
-    refuse_open_bind(here, host)
+    for host, setting in hosts.items():
+        refuse_open_bind(here, host, setting)
     tls_options(here.deliveries_url)
     Tracing.of(os.environ)
     require_redis(here)

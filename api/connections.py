@@ -45,7 +45,7 @@ class Bounded(Sending, _Base):
     def __init__(self, *args: Any, gate: Gate | None = None, **named: Any) -> None:
         super().__init__(*args, **named)
         self._gate = gate or process_gate()
-        self._counted = self._refused = self._lingers = False
+        self._counted = self._refused = self._lingers = self.ending = False
         self._begun = False
         """True once bytes of a request were parsed."""
         self._address = ""
@@ -200,8 +200,15 @@ class Bounded(Sending, _Base):
             self._parse(held)
 
     def shutdown(self) -> None:
-        """End once work that is under way is done; nobody waits for a client that takes nothing of it now."""
-        super().shutdown()
+        """End once work that is under way is done; nobody waits for a client that takes nothing of it now.
+
+        Where nothing is under way, a request may be: it is answered, and the answer says that the connection ends.
+        """
+        self.ending = True
+        if self._counted and (self.cycle is None or self.cycle.response_complete):
+            self.loop.call_later(HASTE, super().shutdown)
+        else:
+            super().shutdown()
         self.send_hastily()
 
     # Refusals.

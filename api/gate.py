@@ -17,8 +17,9 @@ from .descriptors import capacity
 _log = logging.getLogger("palaver.api")
 _HEAD_TIME: Final = float(limit_of("head_time"))
 HASTE: Final = 1.0
-"""Seconds for a head from an address that has many half-open connections, for a refused client to read why, and after
-which a connection with nothing under way may have to give way to a new one."""
+"""Seconds for a head from an address that has many half-open connections, for a refused client to read why, for a
+request that is on its way when the process ends, and after which a connection with nothing under way may have to give
+way to a new one."""
 _HEADS_A_TURN: Final = 1
 """First heads that are parsed in a turn of the event loop. Clients that connect together send theirs together, and each
 takes up to half a millisecond."""

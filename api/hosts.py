@@ -86,14 +86,15 @@ def host_of(headers: Mapping[bytes, bytes]) -> str:
     return (match[1] or match[2]).decode().lower()
 
 
-def refuse_open_bind(settings: Settings, host: str) -> None:
+def refuse_open_bind(settings: Settings, host: str, setting: str = "PALAVER_HOST") -> None:
     """Start only where nobody else gets in, or with keys.
 
     Raises:
-        ConfigurationError: without keys, and ``host``, where connections are to come in, is one that others reach.
+        ConfigurationError: without keys, and ``host``, where connections are to come in, is one that others reach;
+            it names the ``setting``.
     """
     if not settings.keyed and not settings.insecure_open and not is_loopback(host):
-        raise ConfigurationError(f"PALAVER_HOST: {host} is reached from elsewhere, and there are no keys: {_SAY_SO}")
+        raise ConfigurationError(f"{setting}: {host} is reached from elsewhere, and there are no keys: {_SAY_SO}")
 
 
 @lru_cache(maxsize=1024)

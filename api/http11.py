@@ -178,6 +178,7 @@ class Http11(Bounded, HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self.under_way = cycle
+        cycle.keep_alive = cycle.keep_alive and not self.ending
         super()._start_asgi_task(cycle, app)
 
     def has_part_of_a_head(self) -> bool:

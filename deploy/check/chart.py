@@ -41,7 +41,7 @@ def chart(kit: Kit, values: Path) -> list[str]:
         return lines(str(wrong))
     faults = [*_known_to_kubernetes(manifests), *_known_to_others(manifests)]
     for manifest in manifests:
-        faults += _secrets_in(manifest)
+        faults += [*_secrets_in(manifest), *_replaced(manifest)]
     found = [each for manifest in manifests for each in containers_of(manifest)]
     for container in found:
         faults += _container(container)
@@ -87,6 +87,14 @@ def _secrets_in(manifest: Manifest) -> Iterator[str]:
         yield f"{_called(manifest)}: the chart makes a Secret; it may only name one"
 
 
+def _replaced(manifest: Manifest) -> Iterator[str]:
+    """An upgrade ends no pod of the API before another one is ready."""
+    if [each.role for each in containers_of(manifest)] == ["api"]:
+        rolling = manifest["spec"].get("strategy", {}).get("rollingUpdate", {})
+        if rolling.get("maxUnavailable") != 0:
+            yield f"{_called(manifest)}: an upgrade may end a pod before another one is ready: maxUnavailable"
+
+
 def _container(container: Container) -> Iterator[str]:
     where, security = container.where, container.spec.get("securityContext", {})
     pod = container.pod.get("securityContext", {})
@@ -105,8 +113,11 @@ def _container(container: Container) -> Iterator[str]:
     drain = container.values.get("PALAVER_DRAIN_GRACE")
     if drain is not None and container.grace < float(drain) + 10:
         yield f"{where}: is killed {container.grace} s after it is told to end, and its grace is {drain} s: too early"
-    if container.role == "api" and container.grace <= container.pre_stop:
-        yield f"{where}: is killed {container.grace} s after it is told to end, before preStop is over"
+    if container.role == "api":
+        if container.grace <= container.pre_stop:
+            yield f"{where}: is killed {container.grace} s after it is told to end, before preStop is over"
+        if container.pre_stop <= 0:
+            yield f"{where}: does not wait in preStop until load balancers forget it: who they send to it is refused"
 
 
 def _scaled(manifests: list[Manifest]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from .kit import Kit, Manifest, Skipped, Wrong, documents, find, lines, run
 
 _INSTALLED: Final = "/opt/palaver/bin/"
 """Where the units expect the command."""
+_SOCKET: Final = "palaver-api.socket"
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -102,15 +103,17 @@ def units(kit: Kit) -> list[str]:
         own = f"LoadCredential=redis-url:/etc/palaver/secrets/{logins.secret_of(logins.USERS[role])}\n"
         if not any(own in unit.read_text() for unit in kit.units if unit.name.startswith(f"palaver-{role}")):
             faults.append(f"systemd: {role} does not log in to Redis as {logins.USERS[role]}")
-    for unit in kit.units:
-        text = unit.read_text()
+    texts = {unit.name: unit.read_text() for unit in kit.units}
+    if f"\nRequires={_SOCKET}\n" not in texts.get("palaver-api.service", "") or _SOCKET not in texts:
+        faults.append(f"palaver-api.service: without {_SOCKET} who connects while it is started again is refused")
+    for where, text in texts.items():
         for name in re.findall(r"^Environment=(\w+)_FILE=", text, re.MULTILINE):
             if not name.startswith(PREFIX):
-                faults.append(f"{unit.name}: starts only where there is {name}: that belongs in a drop-in")
+                faults.append(f"{where}: starts only where there is {name}: that belongs in a drop-in")
         drain = re.search(r"^Environment=PALAVER_DRAIN_GRACE=(\d+)$", text, re.MULTILINE)
         stop = re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
         if drain and (stop is None or int(stop[1]) < int(drain[1]) + 10):
-            faults.append(f"{unit.name}: is killed before its grace of {drain[1]} s and ten more: TimeoutStopSec")
+            faults.append(f"{where}: is killed before its grace of {drain[1]} s and ten more: TimeoutStopSec")
     return faults
 
 

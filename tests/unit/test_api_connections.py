@@ -106,6 +106,26 @@ async def test_the_connection_that_has_been_idle_longest_gives_way() -> None:
             assert await client.status() == b"200"
 
 
+async def test_a_request_that_is_on_its_way_when_the_process_ends_is_answered_and_is_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = ServerState()
+    async with serving(Gate(9, 64), state) as connect:
+        silent, new, kept = await connect(), await connect(), await connect(GET + b"\r\n")
+        assert await kept.status() == b"200"
+        await aeventually(lambda: len(state.connections) == 3)
+        monkeypatch.setattr("api.connections.HASTE", 60)
+        peers = {each.transport.get_extra_info("peername"): each for each in state.connections}
+        for client in (new, kept):
+            peers[client.writer.get_extra_info("sockname")].shutdown()
+            client.writer.write(GET + b"\r\n")
+            said = await client.rest()
+            assert said.count(b"HTTP/1.1 200 OK") == said.lower().count(b"connection: close") == 1
+        monkeypatch.setattr("api.connections.HASTE", 0.05)
+        peers[silent.writer.get_extra_info("sockname")].shutdown()
+        assert await silent.rest() == b"", "it had time for a request"
+
+
 async def test_an_address_with_many_half_heads_has_less_time_for_more() -> None:
     gate = Gate(100, 2)
     before = exceeded["half_open"]

@@ -46,6 +46,8 @@ WORKERS = "deploy/helm/palaver/templates/workers.yaml"
 API = "deploy/helm/palaver/templates/api.yaml"
 HELPERS = "deploy/helm/palaver/templates/_helpers.tpl"
 WORKER_UNIT = "deploy/systemd/palaver-worker@.service"
+API_UNIT = "deploy/systemd/palaver-api.service"
+API_SOCKET = "deploy/systemd/palaver-api.socket"
 DROP_IN = "deploy/systemd/palaver-worker@.service.d/openai.conf"
 METRICS_DROP_IN = "deploy/systemd/palaver-worker@.service.d/metrics.conf"
 PORT_DROP_IN = "deploy/systemd/palaver-tools@.service.d/metrics.conf"
@@ -82,6 +84,8 @@ MISMADE = (
     (WORKERS, "{{- if not $.Values.keda.enabled }}", "{{- if true }}", "each upgrade would undo the scaling"),
     (WORKERS, "livenessProbe", "startupProbe", "Deployment/palaver-worker: no livenessProbe"),
     (HELPERS, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "the root file system can be written"),
+    (API, "maxUnavailable: 0", "maxUnavailable: 1", "an upgrade may end a pod before another one is ready"),
+    (API, "command: [sleep", "command: [slepe", "does not wait in preStop until load balancers forget it"),
     (API, "kind: PodDisruptionBudget", "kind: PodDisruptionBudgte", "schema for kind PodDisruptionBudgte"),
     (HELPERS, "mountPath: {{ include", "mountPath: /x{{ include", "nothing is mounted at /run/secrets/"),
     (MONITORING, "interval: {{", "intervall: {{", "ServiceMonitor/palaver-api: spec.endpoints[0]: Additional "
@@ -167,6 +171,8 @@ def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]
         ),
         (units, WORKER_UNIT, "PALAVER_REDIS_URL_FILE", "MY_KEY_FILE", "starts only where there is MY_KEY"),
         (units, DROP_IN, "LoadCredential", "LaodCredential", "LaodCredential"),
+        (units, API_UNIT, "Requires=palaver-api.socket\n", "", "started again is refused"),
+        (units, API_SOCKET, "ListenStream", "ListenStraem", "ListenStraem"),
         (units, WORKER_UNIT, "bin/palaver worker", "bin/palaver wroker", "no unit starts palaver worker"),
         (units, WORKER_UNIT, "/opt/palaver/bin/palaver", "/opt/palavre/bin/palaver", "not executable"),
         (only_chart, WORKERS, "{{- end }}\n{{- end }}\n", "{{- end }}\n", "unexpected EOF"),
