@@ -149,6 +149,19 @@ async def test_nothing_is_found_of_a_tenant_that_is_erased(driver: StoreDriver, 
     assert names.isdisjoint(await everything(redis))
 
 
+def in_one_line(stored: dict[str, Any]) -> dict[str, Any]:
+    """The store with the tenants that wait for a queue in one list. Erasing gives others a turn, and a tenant at its
+    cap then goes from one of the three to another."""
+    lined, waiting = {}, set()
+    for name, content in stored.items():
+        kind, _, queue = name.rpartition(":")
+        if kind in ("{p00}:turns", "{p00}:ahead", "{p00}:capped"):
+            waiting |= {(queue, owner) for owner in content}
+        elif not name.endswith("capped_in"):
+            lined[name] = content
+    return {**lined, "waiting": waiting}
+
+
 @pytest.mark.slow
 async def test_nobody_else_loses_a_byte(store: Store, driver: StoreDriver, redis: Any, acme: Tenant) -> None:
     for other in (await store.tenants.create("globex"), DEFAULT):
@@ -164,7 +177,7 @@ async def test_nobody_else_loses_a_byte(store: Store, driver: StoreDriver, redis
     # What has no name of anybody in its own.
     gone = {name for name in before if name.startswith(NAMELESS) and name not in after}
     assert sorted(name.partition("}:")[2].partition(":")[0] for name in gone) == ["copy", "idem", "used"]
-    assert {name: content for name, content in before.items() if name not in gone} == after
+    assert in_one_line({name: content for name, content in before.items() if name not in gone}) == in_one_line(after)
 
 
 @pytest.mark.slow
