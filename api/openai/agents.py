@@ -8,9 +8,9 @@ from typing import Any, Final, get_args
 
 from palaver.errors import FieldError, Refused, UnknownAgent
 from palaver.schemas.agents import ServerAgent, split_reference
+from palaver.schemas.conversation import Conversation
 from palaver.schemas.fields import AgentReference
 from palaver.schemas.mcp_servers import tool_name
-from palaver.schemas.models import AgentSpec
 
 from .. import operations
 from ..operations import Backend, Caller
@@ -31,31 +31,37 @@ async def agent_of(
     instructions: str | None,
     backend: Backend,
     caller: Caller,
-    known: AgentSpec | None = None,
-) -> str | dict[str, Any] | None:
-    """Return the agent that a request names, as the body of a submit has it; None for that of the conversation, which
-    is ``known``. One on the server that the request changes is an agent of the request: its own fields stay where
-    nothing is said of them, and instructions come behind its own.
+    conversation: Conversation | None = None,
+) -> tuple[str | dict[str, Any] | None, frozenset[str]]:
+    """Return the agent that a request names, as the body of a submit has it; None for that of the ``conversation``. One
+    on the server, or of the conversation, that the request changes is an agent of the request: its own fields stay
+    where nothing is said of them, and instructions come behind its own. Return with it those who wrote the one that is
+    changed, as `operations.begin` takes them.
 
     Raises:
         Refused: ``unknown_agent``, ``agent_not_allowed``.
     """
+    known, writers = None if conversation is None else conversation.agent, frozenset[str]()
     if model is None and known is None:
         if options or instructions:
             raise Refused.of_faults([FieldError("/model", "no_agent", "is required with options of it")])
-        return None
+        return None, writers
     reference = None if model is None else reference_of(model)
     if not options and not instructions and (reference is not None or model is None):
-        return reference
+        return reference, writers
     if model is not None and reference is None:
-        return {"model": model, **options, **({"instructions": instructions} if instructions else {})}
-    spec = known if reference is None else (await kept_agent(reference, backend, caller)).agent
-    own = {} if spec is None else spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        return {"model": model, **options, **({"instructions": instructions} if instructions else {})}, writers
+    if reference is not None:
+        kept = await kept_agent(reference, backend, caller)
+        known, writers = kept.agent, frozenset({kept.created_by or ""})
+    elif conversation is not None:
+        writers = await operations.agent_writers(backend, conversation.id)
+    own = {} if known is None else known.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     own.pop("version", None)
     own.pop("subagents", None)
     both = "\n\n".join(filter(None, (own.get("instructions"), instructions)))
     servers = {**own.get("mcp_servers", {}), **options.get("mcp_servers", {})}
-    return {**own, **options, **({"mcp_servers": servers} if servers else {}), "instructions": both}
+    return {**own, **options, **({"mcp_servers": servers} if servers else {}), "instructions": both}, writers
 
 
 def reference_of(model: str) -> str | None:

@@ -92,9 +92,9 @@ async def _begun(backend: Backend, caller: Caller, body: ChatCreate, key: str | 
         if is_elsewhere(tool):
             raise Refused.of_faults([FieldError(f"/tools/{place}", "unsupported_option", _ONLY_IN_RESPONSES)])
     options = {**options_of(fields), **chat_options(fields)}
-    agent = await agent_of(body.model, options, "\n\n".join(given.instructions) or None, backend, caller)
+    agent, writers = await agent_of(body.model, options, "\n\n".join(given.instructions) or None, backend, caller)
     submission = submission_of(body, agent, given.messages, {MODEL: body.model})
-    return (await submit(backend, caller, submission, key)).run
+    return (await submit(backend, caller, submission, key, writers)).run
 
 
 async def _while_there(backend: Backend, caller: Caller, run: Run, request: Request, *, keeps: bool) -> Run:

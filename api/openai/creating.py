@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
@@ -182,8 +182,8 @@ async def _submitted(
     asked = body.model or told.get(MODEL)
     # The conversation's agent has the instructions of the request before in it: they would pile up.
     model = asked if options or instructions else body.model
-    known = conversation.agent if model is None and conversation is not None else None
-    agent = await agent_of(model, options, instructions, backend, caller, known)
+    known = conversation if model is None else None
+    agent, writers = await agent_of(model, options, instructions, backend, caller, known)
     if isinstance(agent, dict):
         agent = servers.held_to(agent)
     facts = {BACKGROUND: "true"} if body.background else {}
@@ -199,7 +199,7 @@ async def _submitted(
         submission["on_conflict"] = on_conflict
     if body.max_tool_calls is not None:
         submission["budget"] = {**(submission.get("budget") or {}), "tool_calls": body.max_tool_calls}
-    return await submit(backend, caller, submission, key.text)
+    return await submit(backend, caller, submission, key.text, writers)
 
 
 def submission_of(
@@ -217,11 +217,13 @@ def submission_of(
     }
 
 
-async def submit(backend: Backend, caller: Caller, submission: Mapping[str, Any], key: str | None) -> BegunResponse:
-    """Take on the run of a response."""
+async def submit(
+    backend: Backend, caller: Caller, submission: Mapping[str, Any], key: str | None, writers: Collection[str]
+) -> BegunResponse:
+    """Take on the run of a response. ``writers`` are as with `agent_of`."""
     read = validate(Submission, orjson.dumps(submission), submission, backend.providers)
     try:
-        taken = await operations.submit(backend, read, caller, key=key)
+        taken = await operations.submit(backend, read, caller, key=key, writers=writers)
     except UnknownConversation:
         raise Refused("conversation_not_found", "There is no such conversation, or not any more.") from None
     return BegunResponse(ResponseId(taken.run.id), taken.run, taken.replayed)

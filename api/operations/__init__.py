@@ -40,6 +40,7 @@ from .conversation_lists import count_conversations, list_conversations, read_co
 from .conversations import (
     IncludedInMessages,
     MessagePage,
+    agent_writers,
     change_conversation,
     conversation_of,
     create_conversation,
@@ -177,6 +178,7 @@ __all__ = [
     "act_on_runs",
     "acting_for",
     "admit_watcher",
+    "agent_writers",
     "answer_run",
     "answered_actions",
     "append",

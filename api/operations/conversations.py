@@ -58,7 +58,7 @@ async def create_conversation(
     check_dialect_texts(dialect_texts)
     admitted = await admit_conversation(body, backend, caller)
     beginning = backend.store.conversations.begin(
-        admitted.body, chosen, dialect_texts=dialect_texts, agent_by=admitted.agent_by
+        admitted.body, chosen, dialect_texts=dialect_texts, by=caller.identity, agent_by=admitted.agent_by
     )
     return await within_deadline(beginning)
 
@@ -133,6 +133,15 @@ def check_dialect_texts(dialect_texts: DialectTexts | None) -> None:
     if any(len((text or "").encode()) > limit_of("kept") for text in (dialect_texts or {}).values()):
         count_exceeded("kept")
         raise Refused("payload_too_large", f"A conversation keeps {limit_of('kept')} bytes of this at most.")
+
+
+async def agent_writers(backend: Backend, conversation_id: str) -> frozenset[str]:
+    """Return the names of those who wrote the agent of a conversation, '' for one without.
+
+    Raises:
+        StoreUnavailable: the store took too long.
+    """
+    return await within_deadline(backend.store.runs.agent_writers(conversation_id))
 
 
 async def read_conversation(backend: Backend, conversation_id: str) -> Conversation:

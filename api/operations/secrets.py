@@ -36,7 +36,7 @@ async def set_secrets(
     admit_secrets(secrets, pointer, backend)
     await check_heard(conversation_id, backend, caller)
     if secrets:
-        await within_deadline(backend.store.vault.keep(conversation_id, revealed(secrets)))
+        await within_deadline(backend.store.vault.keep(conversation_id, revealed(secrets), by=caller.identity))
     return await secret_names(backend, conversation_id)
 
 

@@ -46,13 +46,16 @@ async def submit(
     key: str | None = None,
     begins: bool = False,
     voices: Collection[str] = (),
+    writers: Collection[str] = (),
 ) -> Taken:
     """Take a run on, as ``begin`` does, and show it.
 
     Raises:
         Refused: its run was deleted since; and whatever ``begin`` raises.
     """
-    submitted = await begin(backend, submission, caller, key=key, begins=begins, voices=voices, show=True)
+    submitted = await begin(
+        backend, submission, caller, key=key, begins=begins, voices=voices, writers=writers, show=True
+    )
     return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
 
 
@@ -76,11 +79,13 @@ async def begin(
     key: str | None = None,
     begins: bool = False,
     voices: Collection[str] = (),
+    writers: Collection[str] = (),
     show: bool = False,
 ) -> Submitted:
     """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens. One
     that ``begins`` makes its conversation if there is none of that id. ``voices`` are those who had a part in it beside
-    the caller, by their names, '' for none. With ``show`` a new run comes with the answer.
+    the caller, by their names, '' for none; ``writers`` are those who wrote what the submission's agent was made of.
+    With ``show`` a new run comes with the answer.
 
     Raises:
         InsufficientScope: the caller's key is not for it.
@@ -95,7 +100,7 @@ async def begin(
     try:
         if caller.conversation is not None:
             await keep_to_conversation(backend, caller, submission.conversation_id or "")
-        admitted = await admit_submission(submission, backend, caller)
+        admitted = await admit_submission(submission, backend, caller, writers)
         if begins:
             chosen_id(backend, submission.conversation_id or "")
         if submission.on_conflict == "steer":

@@ -209,7 +209,10 @@ async def test_everything_is_sealed_anew_with_the_first_key(redis: Any, settings
         made.append(submitted.deliveries[0].conversation_id)
     without = await StoreDriver(before, redis).submit()
     assert await after.vault.seal_anew() == Sealed(0, 14)
+    voices = await redis.hget(keys.conversation(made[0]), "voices")
     assert await rotating.vault.seal_anew() == Sealed(14, 0)
+    # Who seals them anew has not set them.
+    assert await redis.hget(keys.conversation(made[0]), "voices") == voices
     assert await rotating.vault.seal_anew() == Sealed(0, 0)
     for number, conversation_id in enumerate(made):
         assert await after.vault.opened(conversation_id) == {"TOKEN": f"t{number}", "OTHER": "x"}

@@ -23,6 +23,7 @@ from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.clock import Clock
 from tests.unit.api_world import SETTINGS, World, assert_problem, call, world
 from tests.unit.schedule_world import turned_clock
+from tests.waiting import aeventually
 
 NAMES: Final = ("ann", "bob", "cid", "dan")
 KEYS: Final = {name: f"{name}-0123456789abcdef" for name in NAMES}
@@ -142,8 +143,27 @@ async def test_an_item_of_a_batch_is_of_who_added_it(desk: Office) -> None:
     await desk.look()
     own, added = sorted(await desk.runs(), key=lambda run: str(run["input_preview"]))
     assert [run["submitted_by"] for run in (added, own)] == ["ann", "bob"]
-    await desk.check(await desk.pay(added), none_of="ann", but="bob")
+    await desk.check(await desk.pay(added), none_of="ann bob", but="cid")
     await desk.check(await desk.pay(own), none_of="bob", but="ann")
+
+
+async def test_who_made_a_batch_whose_items_others_add(desk: Office) -> None:
+    batch = await desk.batch("ann", agents=[{**AGENT, "instructions": PAY}], items=[])
+    await desk.have("bob", "POST", f"/v1/batches/{batch['id']}/items", {"offset": 0, "items": [{"input": "hello"}]})
+    await desk.look()
+    (run,) = await desk.runs()
+    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
+
+
+async def test_who_spoke_into_a_run_whose_answer_is_judged(desk: Office) -> None:
+    await desk.batch("bob", scorer=AGENT, complete=True)
+    await desk.look()
+    (run,) = await desk.runs()
+    await desk.have("ann", "POST", f"/v1/runs/{run['id']}/input", {"items": [{"type": "message", "content": PAY}]})
+    await desk.end(run)
+    await desk.look()
+    (judge,) = await desk.runs("status=queued")
+    await desk.check(await desk.pay(judge), none_of="ann bob", but="cid")
 
 
 async def test_who_retries_a_batch_is_no_second_person_for_what_it_begins_again(desk: Office) -> None:
@@ -220,6 +240,47 @@ async def test_who_wrote_an_agent_among_the_tools_of_the_agent(desk: Office) -> 
     await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})
     run = await desk.submit("bob", agent={**AGENT, "tools": ["pay", "agent:teller"]})
     await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
+
+
+@pytest.mark.parametrize("changes", [{"temperature": 0.5}, {"instructions": "Be brief."}])
+async def test_who_wrote_an_agent_of_the_server_that_a_response_changes(desk: Office, changes: dict[str, Any]) -> None:
+    await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})
+    asked = {"model": "teller", "input": "hello", "background": True, **changes}
+    await desk.have("bob", "POST", "/openai/v1/responses", asked)
+    (run,) = await desk.runs()
+    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
+    # The conversation has that agent now, for whoever goes on.
+    await desk.have("bob", "POST", f"/v1/runs/{run['id']}/cancel")
+    again = await desk.submit("dan", conversation_id=run["conversation_id"])
+    await desk.check(await desk.pay(again), none_of="ann bob dan", but="cid")
+
+
+async def test_who_wrote_an_agent_of_the_server_that_a_completion_changes(desk: Office) -> None:
+    await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})
+    body = {"model": "teller", "messages": [{"role": "user", "content": "hello"}], "temperature": 0.5, "stream": True}
+    desk.asking.append(asyncio.create_task(desk.ask("bob", "POST", "/openai/v1/chat/completions", body)))
+    await aeventually(desk.runs)
+    (run,) = await desk.runs()
+    assert await desk.api.store.runs.agent_writers(run["conversation_id"]) == {"ann", "bob"}
+
+
+async def test_who_wrote_the_agent_of_the_conversation_that_a_response_changes(desk: Office) -> None:
+    made = await desk.have("ann", "POST", "/v1/conversations", {"agent": {**AGENT, "instructions": PAY}})
+    asked = {"conversation": made["id"], "input": "hello", "temperature": 0.5, "background": True}
+    await desk.have("bob", "POST", "/openai/v1/responses", asked)
+    (run,) = await desk.runs()
+    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
+
+
+async def test_who_set_a_secret(desk: Office) -> None:
+    secrets = {"secrets": {"ACCOUNT": "that of ann"}}
+    begun = await desk.have("ann", "POST", "/v1/conversations", secrets)
+    run = await desk.submit("bob", conversation_id=begun["id"], agent=AGENT)
+    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
+    run = await desk.submit("bob")
+    waits = await desk.pay(run)
+    await desk.have("ann", "PATCH", f"/v1/conversations/{run['conversation_id']}/secrets", secrets)
+    await desk.check(waits, none_of="ann bob", but="cid")
 
 
 async def test_an_agent_that_was_put_without_a_name_has_no_second_person(desk: Office) -> None:

@@ -73,11 +73,7 @@ NONE: Final[dict[str, str]] = {
         "it leaves no trace in the conversation, and its own run has no tools",
     ),
     **dict.fromkeys(
-        [
-            "PATCH /v1/conversations/{conversation_id}/secrets",
-            "POST /openhands/api/conversations/{conversation}/secrets",
-            "PATCH /openhands/api/conversations/{conversation}", "POST /openai/v1/conversations/{conversation_id}",
-        ],
+        ["PATCH /openhands/api/conversations/{conversation}", "POST /openai/v1/conversations/{conversation_id}"],
         "no model is told what it brings",
     ),
     "POST /v1/schedules/{name}/resume": "its ticks are of who put the schedule",
@@ -142,6 +138,16 @@ async def _change(desk: Office) -> dict[str, Any]:
 async def _append(desk: Office) -> dict[str, Any]:
     made = await desk.have("bob", "POST", "/v1/conversations", {"agent": AGENT})
     await desk.have("ann", "POST", f"/v1/conversations/{made['id']}/messages", {"input": PAY})
+    return await desk.submit("bob", conversation_id=made["id"])
+
+
+SECRETS: Final = {"secrets": {"ACCOUNT": "that of ann"}}
+
+
+@way("PATCH /v1/conversations/{conversation_id}/secrets")
+async def _set_secrets(desk: Office) -> dict[str, Any]:
+    made = await desk.have("bob", "POST", "/v1/conversations", {"agent": AGENT})
+    await desk.have("ann", "PATCH", f"/v1/conversations/{made['id']}/secrets", SECRETS)
     return await desk.submit("bob", conversation_id=made["id"])
 
 
@@ -264,6 +270,14 @@ async def _change_policy(desk: Office) -> dict[str, Any]:
 async def _change_analyzer(desk: Office) -> dict[str, Any]:
     talk = await _talk(desk, "bob")
     await desk.have("ann", "POST", f"{talk}/security_analyzer", {"security_analyzer": {"kind": "LLMSecurityAnalyzer"}})
+    await _say(desk, "bob", talk)
+    return await _run(desk, talk)
+
+
+@way("POST /openhands/api/conversations/{conversation}/secrets")
+async def _set_secrets_of_talk(desk: Office) -> dict[str, Any]:
+    talk = await _talk(desk, "bob")
+    await desk.have("ann", "POST", f"{talk}/secrets", SECRETS)
     await _say(desk, "bob", talk)
     return await _run(desk, talk)
 

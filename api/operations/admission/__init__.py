@@ -6,7 +6,7 @@ the faults that it finds (``judging``). The operator's rules and the caller's ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -71,9 +71,11 @@ class AdmittedBody(Generic[Body]):
 OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPatch)
 
 
-async def admit_submission(submission: Submission, backend: Backend, caller: Caller) -> AdmittedBody[Submission]:
+async def admit_submission(
+    submission: Submission, backend: Backend, caller: Caller, writers: Collection[str] = ()
+) -> AdmittedBody[Submission]:
     """Check a submission. Return it with its agent and its retry policy in the place of their names, and with what the
-    operator's policy demands.
+    operator's policy demands. ``writers`` are those who wrote what its agent was made of.
 
     Raises:
         Refused: everything that is wrong with it.
@@ -81,6 +83,8 @@ async def admit_submission(submission: Submission, backend: Backend, caller: Cal
         StoreUnavailable: it is not known yet whether its tools are there.
     """
     submission, tree = await expand(submission, backend, caller)
+    if tree is not None and writers:
+        tree = replace(tree, writers=tree.writers.union(writers))
     known = await look_up_submission(submission, tree, backend, caller)
     refuse(judging.submission_faults(submission, known))
     about = submission.conversation_id

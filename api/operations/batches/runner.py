@@ -184,7 +184,11 @@ class BatchRunner:
             if isinstance(caller, Refused):
                 raise caller
             async with self._calls:
-                run_id = (await begin(self._backend, submission, caller, key=key, voices=claimed.retried_by)).run_id
+                voices = {*claimed.retried_by, claimed.order.bearer.name or ""}
+                if entry.result is not None and entry.run_id is not None:
+                    # The judge is told what they said, by way of the answer.
+                    voices |= await within_deadline(self._backend.store.runs.speakers(entry.run_id))
+                run_id = (await begin(self._backend, submission, caller, key=key, voices=voices)).run_id
         except NotDurable:
             # The same again finds the run, and waits for its safety.
             return None

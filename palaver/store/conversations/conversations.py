@@ -76,11 +76,13 @@ class Conversations:
         conversation_id: str | None = None,
         *,
         dialect_texts: DialectTexts | None = None,
+        by: str | None = None,
         agent_by: Collection[str] | None = None,
     ) -> tuple[Conversation, bool]:
         """An empty conversation, or the one that has that id already: then it is left as it is, and the second value
-        is true. It goes after the retention unless a run uses it. ``agent_by`` are the names of those who wrote its
-        agent, '' for one without a name.
+        is true. It goes after the retention unless a run uses it. ``by`` is the name of the key of who
+        begins it, which counts if it has secrets; ``agent_by`` are the names of those who wrote its agent, '' for one
+        without a name.
 
         Raises:
             NoRoom: ``store_nearly_full``.
@@ -91,12 +93,13 @@ class Conversations:
         chosen = conversation_id or self._reading.new_conversation()
         about = {name: getattr(new, name) for name in _ABOUT}
         secrets = starmap(HashField, self._vault.begun_with(chosen, with_key(new.secrets, new.spec)).items())
+        voices = [HashField("voices", orjson.dumps({by or "": 1}).decode())] if new.secrets else []
         begin = BeginConversation(
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
             hash_fields=tuple(
                 entry
-                for entry in (*fields_of(about, dialect_texts or {}, agent_by=agent_by), *secrets)
+                for entry in (*fields_of(about, dialect_texts or {}, agent_by=agent_by), *secrets, *voices)
                 if entry.value is not None
             ),
         )

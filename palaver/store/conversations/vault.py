@@ -83,8 +83,9 @@ class Vault:
             raise refusal(RefusalCode.SECRETS_FULL, None)
         return {"secrets": text, "secrets_at": token_hex(20)} if secrets else {}
 
-    async def keep(self, conversation_id: str, values: Mapping[str, str | None]) -> None:
-        """Set secrets of a conversation, and remove those that are None. Steps that begin from here on see them.
+    async def keep(self, conversation_id: str, values: Mapping[str, str | None], *, by: str | None = None) -> None:
+        """Set secrets of a conversation, and remove those that are None. Steps that begin from here on see them. ``by``
+        is the name of the key of who does so.
 
         Raises:
             UnknownConversation: it is not there (any more).
@@ -93,7 +94,10 @@ class Vault:
         """
         check_conversation_id(conversation_id)
         sealed = self.sealed(conversation_id, values)
-        match await self._scripts.run(KeepSecrets(conversation=keys.conversation(conversation_id), secrets=sealed)):
+        keep = KeepSecrets(
+            conversation=keys.conversation(conversation_id), log=keys.log(conversation_id), by=by or "", secrets=sealed
+        )
+        match await self._scripts.run(keep):
             case Saved():
                 pass
             case Overfull(code):
@@ -148,7 +152,12 @@ class Vault:
                         continue
                     changes.append(NewSecret(name, self._sealer.seal(value, conversation_id, name), sealed))
                 if changes:
-                    keep = KeepSecrets(conversation=keys.conversation(conversation_id), secrets=tuple(changes))
+                    keep = KeepSecrets(
+                        conversation=keys.conversation(conversation_id),
+                        log=keys.log(conversation_id),
+                        by=None,
+                        secrets=tuple(changes),
+                    )
                     await self._scripts.run(keep)
                     done += len(changes)
         return Sealed(done, left, tuple(broken))

@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Any, Final, TypeGuard, TypeVar, assert_never
 from uuid import UUID
 
+import orjson
+
 from palaver.config.settings import Settings
 from palaver.errors import UNREADABLE, CorruptRecord, UnknownConversation, UnknownRun
 from palaver.schemas.conversation import Conversation
@@ -167,6 +169,19 @@ class Reading:
         if conversation_id is None:
             raise UnknownRun(run_id)
         return conversation_id.decode()
+
+    async def speakers(self, run_id: str) -> frozenset[str]:
+        """The names of those who have said something in the run's conversation, '' for one without. If the run is gone,
+        that may be anybody: '' alone."""
+        conversation_id = await self._redis.hget(keys.run(run_id), "conversation")
+        if conversation_id is None:
+            return frozenset({""})
+        voices = await self._redis.hget(keys.conversation(conversation_id.decode()), "voices")
+        return frozenset(orjson.loads(voices or b"{}"))
+
+    async def agent_writers(self, conversation_id: str) -> frozenset[str]:
+        """The names of those who wrote the agent of a conversation, '' for one without; none if it is not known."""
+        return frozenset(orjson.loads(await self._redis.hget(keys.conversation(conversation_id), "agent_by") or b"[]"))
 
     async def has_unheard_words(self, run_id: str) -> bool:
         """Tell whether the user has said something into the run that its next model call is to be told."""

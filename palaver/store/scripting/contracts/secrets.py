@@ -38,4 +38,7 @@ class KeepSecrets(Script[Saved | Overfull | Unknown]):
     grows = True
 
     conversation: Key
+    log: Key
+    by: str | None
+    """The name of the key of who sets them, '' for one without; None if they stay what they are."""
     secrets: tuple[NewSecret, ...]

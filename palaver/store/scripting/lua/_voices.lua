@@ -1,11 +1,11 @@
 -- Whose words a conversation and a run have: none of these is a second person for its calls (ADR 0137).
 -- needs: conversation, names
--- Names are those of keys, '' for a caller without one. CONV `voices` is a JSON object: by the name, the position of the
--- log from which on it has last said something. CONV `vouched`: what was said up to there has come to a run that completed,
--- and all of whose calls for a second person were approved. RUN `voices`: the JSON list of those who made it, or spoke into
--- it before its turn came. RUN `spoke:<name>`: who spoke into it. RUN `asked`: where the log was when its model asked for
--- such a call. RUN `vouched`: the same of the last one that was approved; '' if one was not. `agent_by` of both: the JSON
--- list of those who wrote the agent.
+-- Names are those of keys, '' for a caller without one. CONV `voices` is a JSON object: by the name, the position of
+-- the log from which on it has last said something, or set a secret. CONV `vouched`: what was said up to there has come
+-- to a run that completed, and all of whose calls for a second person were approved. RUN `voices`: the JSON list of
+-- those who made it, or spoke into it before its turn came. RUN `spoke:<name>`: who spoke into it. RUN `asked`: where
+-- the log was when its model asked for such a call. RUN `vouched`: the same of the last one that was approved; '' if
+-- one was not. `agent_by` of both: the JSON list of those who wrote the agent.
 
 -- The `voices` of a conversation whose log has so many entries (JSON text, or nil), with these names, who say something now.
 local function heard(voices, names, entries)
