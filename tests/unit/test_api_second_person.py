@@ -227,6 +227,20 @@ async def test_a_tick_is_of_who_changed_the_schedule_last(desk: Office) -> None:
     await desk.check(await desk.pay(run), none_of="ann", but="bob")
 
 
+async def test_who_resumed_a_schedule_until_another_one_puts_it(desk: Office) -> None:
+    await desk.have("bob", "PUT", "/v1/schedules/daily", {"every": 3600, "run": {"agent": AGENT, "input": PAY}})
+    for verb in ("pause", "resume"):
+        await desk.have("ann", "POST", f"/v1/schedules/daily/{verb}")
+    desk.clock.now += 3700
+    await desk.look()
+    await desk.check(await desk.pay((await desk.runs())[0]), none_of="ann bob", but="cid")
+    await desk.have("bob", "PUT", "/v1/schedules/daily", {"every": 3600, "run": {"agent": AGENT, "input": "hello"}})
+    await desk.have("bob", "POST", f"/v1/runs/{(await desk.runs())[0]['id']}/cancel")
+    desk.clock.now += 3700
+    await desk.look()
+    await desk.check(await desk.pay((await desk.runs())[0]), none_of="bob", but="ann")
+
+
 async def test_who_wrote_the_version_of_the_agent(desk: Office) -> None:
     await desk.have("cid", "PUT", "/v1/agents/teller", {**AGENT, "instructions": "Be brief."})
     await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})

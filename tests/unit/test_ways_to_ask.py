@@ -76,7 +76,6 @@ NONE: Final[dict[str, str]] = {
         ["PATCH /openhands/api/conversations/{conversation}", "POST /openai/v1/conversations/{conversation_id}"],
         "no model is told what it brings",
     ),
-    "POST /v1/schedules/{name}/resume": "its ticks are of who put the schedule",
     **dict.fromkeys(
         [
             "POST /v1/webhooks", "PATCH /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}",
@@ -178,6 +177,16 @@ async def _plan(desk: Office) -> dict[str, Any]:
 async def _trigger(desk: Office) -> dict[str, Any]:
     await desk.have("bob", "PUT", "/v1/schedules/daily", PLANNED)
     return await desk.have("ann", "POST", "/v1/schedules/daily/trigger")
+
+
+@way("POST /v1/schedules/{name}/resume")
+async def _resume(desk: Office) -> dict[str, Any]:
+    await desk.have("bob", "PUT", "/v1/schedules/daily", PLANNED)
+    await desk.have("bob", "POST", "/v1/schedules/daily/pause")
+    await desk.have("ann", "POST", "/v1/schedules/daily/resume")
+    desk.clock.now += 3700
+    await desk.look()
+    return (await desk.runs())[0]
 
 
 @way("POST /v1/batches")

@@ -154,7 +154,8 @@ class Scheduler:
 
     async def _submit(self, claimed: TickClaim, caller: Caller) -> str:
         submission = submission_of(claimed.name, claimed.order.run)
-        return (await begin(self._backend, submission, caller, key=_key(claimed))).run_id
+        voices = {claimed.updated_by or ""}
+        return (await begin(self._backend, submission, caller, key=_key(claimed), voices=voices)).run_id
 
 
 def _key(claimed: TickClaim) -> str:

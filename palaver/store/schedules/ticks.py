@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Final
 
+import orjson
+
 from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.schedules import ScheduleTick, Timing
 from palaver.store.redis import schedule_keys
@@ -54,6 +56,8 @@ class TickClaim:
     missed_since: int | None
     claimed_at: int
     """The time at which it was claimed first, ms."""
+    updated_by: str | None
+    """The name of the key that last put or resumed the schedule."""
 
 
 class Ticks:
@@ -105,10 +109,11 @@ class Ticks:
             return None
         try:
             order, timing = ScheduleOrder.of_json(_bytes(reply.order)), Timing.model_validate_json(reply.timing)
+            by = orjson.loads(reply.updated)["by"]
         except UNREADABLE as error:
             raise CorruptRecord(f"the schedule {due.name}") from error
         return TickClaim(
-            due.tenant, due.name, claim, reply.tick, order, timing, reply.last, reply.missed_since, reply.claimed_at
+            due.tenant, due.name, claim, reply.tick, order, timing, reply.last, reply.missed_since, reply.claimed_at, by
         )
 
     async def settle(self, claimed: TickClaim, entry: ScheduleTick) -> bool:

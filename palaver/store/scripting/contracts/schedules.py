@@ -45,6 +45,8 @@ class ClaimedTick:
     missed_since: int | None
     claimed_at: int
     """The time at which it was claimed first, ms."""
+    updated: Json
+    """Who last put or resumed the schedule, and when."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ else
 end
 redis.call('HSET', keys.schedule, 'claim', args.claim, 'lasts', NOW + args.lease_ms)
 redis.call('ZADD', keys.due, NOW + args.lease_ms, args.member)
-local now = redis.call('HMGET', keys.schedule, 'tick', 'tick_order', 'last', 'missed_since', 'claimed_at')
+local now = redis.call('HMGET', keys.schedule, 'tick', 'tick_order', 'last', 'missed_since', 'claimed_at', 'updated')
 return reply.claimed_tick {
   tick = now[1], order = now[2], timing = TIMING, last = now[3] or nil, missed_since = now[4], claimed_at = now[5],
+  updated = now[6],
 }
