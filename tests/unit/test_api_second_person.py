@@ -297,6 +297,16 @@ async def test_who_set_a_secret(desk: Office) -> None:
     await desk.check(waits, none_of="ann bob", but="cid")
 
 
+async def test_who_set_a_secret_with_a_run_that_says_nothing(desk: Office) -> None:
+    run = await desk.submit("bob")
+    await desk.end(run)
+    there = {"conversation_id": run["conversation_id"]}
+    await desk.have("bob", "POST", f"/v1/conversations/{run['conversation_id']}/messages", {"input": "hello"})
+    silent = await desk.submit("ann", [], **there, secrets={"ACCOUNT": "that of ann"})
+    await desk.have("ann", "POST", f"/v1/runs/{silent['id']}/cancel")
+    await desk.check(await desk.pay(await desk.submit("bob", **there)), none_of="ann bob", but="cid")
+
+
 async def test_an_agent_that_was_put_without_a_name_has_no_second_person(desk: Office) -> None:
     await desk.api.store.agents.keep("", "teller", (await _spec(desk)), by=None)
     answer = await desk.ask("bob", "POST", "/v1/runs", {"agent": "teller", "input": "hello"})
