@@ -9,6 +9,7 @@ alone: not against a limit of a minute, and not against an answer that is to be 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 
@@ -17,16 +18,21 @@ def _wording(*patterns: str) -> re.Pattern[str]:
 
 
 _SAID: Final = _wording(
-    r"context[ _](?:length|window|size)s?[ _](?:is |was |has been |limit )?exceed",
+    r"context[ _](?:length|window|size|limit)s?(?: of (?:\S+ ){0,2}\S+)?[ _](?:is |was |has been |limit )?"
+    r"(?:exceed|reached)",
     r"context window exceeds",
     r"(?:exceed|larger|greater|longer|reached)\w{0,5} (?:than )?(?:\S+ ){0,4}context (?:length|window|size|limit)",
     r"maximum (?:context|prompt|input) (?:length|window|size)",
-    r"\bmax(?:imum)? (?:context|model) length",
+    r"\bmax(?:imum)? (?:context|model|sequence) length",
+    r"maximum (?:context|input) of \d",
     r"context length (?:is|of) only",
     r"context overflow",
     r"(?:prompt|input|request|message|context|conversation)s?(?: tokens?| length)*(?: is| are)? too (?:long|large)",
     r"(?:prompt|input)\b.{0,60}\btoo (?:long|large) (?:and|to|for)\b",
     r"too long to fit",
+    r"(?:prompt|input|request|conversation|messages?)\b.{0,40}(?:n[o']t|cannot) fit",
+    r"'(?:messages|input|prompt)(?:[.\[][^']{0,40}(?:content|text|output|arguments)[^']{0,20})?': "
+    r"(?:string|array) too long",
     r"request (?:body )?too large for",
     r"reduce (?:the (?:length|size|number)|(?:your|the) (?:message|prompt|input))",
     r"(?:input|prompt) tokens? (?:count |number |length )?.{0,40}exceed",
@@ -40,12 +46,20 @@ _SAID: Final = _wording(
     r"(?:exceeds?|longer than|greater than) (?:the )?(?:max_seq_len|max_model_len|max_num_tokens|session_len|n_ctx)",
     r"n_keep .{0,20}n_ctx",
     r"range of input length",
-    r"request exceeds the maximum size",
+    r"(?:request|payload|body)(?: body| payload)?(?: size)? exceeds the (?:maximum|limit)",
     r"payload size exceeds",
     r"total text bytes",
-    r"(?:输入|上下文|内容|prompt|tokens?).{0,12}(?:过长|超长|超过|超出|超限)",
+    r"上下文.{0,12}(?:[过超太]长|超[过出限])",
 )
-"""Wordings, in lower case. The last one is Chinese: an input, a context, a content that is too long or exceeds."""
+"""Wordings, in lower case. The last one is Chinese: a context that is too long or exceeds."""
+_SAID_OF_OTHERS_TOO: Final = _wording(
+    r"(?:prompt|input|messages?|conversation) exceeds? (?:the |your )?(?:\S+ )?limit",
+    r"(?:input|prompt) tokens? must be (?:less|fewer|at most|<)",
+    r"(?:输入|内容|提示词?|消息|对话|会话|文本|长度|prompt|tokens?).{0,12}(?:[过超太]长|超[过出限]|上限|大于)",
+    r"(?:入力|トークン|プロンプト).{0,12}(?:長すぎ|超え)",
+    r"(?:입력|토큰|프롬프트|메시지).{0,12}(?:초과|너무 [길긴])",
+)
+"""Wordings of sentences that name nothing else: also in Chinese, Japanese and Korean."""
 _SAID_OF_RATES_TOO: Final = _wording(r"too many (?:input |prompt )?tokens", r"token limit exceeded")
 _RATE: Final = _wording(
     r"per[ _-](?:min|hour|day|sec)",
@@ -54,19 +68,29 @@ _RATE: Final = _wording(
     r"throttl",
     r"please (?:wait|retry)",
     r"quota",
+    r"\bmonth|\bdaily",
+    r"每[分秒天日月]|每小时|[频速]率|并发|配额|余额",
 )
 _OTHER: Final = _wording(
     r"max_(?:completion_|output_|new_)?tokens",
     r"(?:completion|output|generated|reasoning|thinking|budget)[ _]tokens?",
     r"image|pixel|\bpdf\b|audio|video|\btools?\b|function|schema|cache_control|\bstop\b|temperature|logprobs",
+    r"output length|cache[ _]key|deadline|time(?:d )?out|token id|vocabulary",
+    r"图[片像]|音频|视频|输出|工具|文件|画像|이미지",
 )
 """Other things than the prompt of which there may be too much."""
 _LENGTH: Final = _wording(r"tokens?\b|n_ctx|context|prompt|\binput|sequence|conversation")
 _LIMITED: Final = _wording(
     r"exceed|\bmax|limit|at most|up to|only|allow|more than|greater|longer|larger|too (?:long|large|many|big)|>|\bfit"
+    r"|smaller|less than|\bholds?\b"
 )
-_SENTENCE: Final = re.compile(r"(?<=\.)\s|\n")
-_NUMBER: Final = re.compile(r"(?<![\w.,-])\d{1,3}(?:[,_]\d{3})+\b|(?<![\w.,-])\d{3,9}\b(?![.-]\d)")
+_FOREIGN: Final = re.compile(r"[^\x00-\u024f\u2000-\u2fff]{3}")
+"""Matches words in a script of which only a few words are known here."""
+_SENTENCE: Final = re.compile(r"(?<=\.)\s|\n|。")
+_NUMBER: Final = re.compile(
+    r"(?<![\w.,-])(?:(\d{1,3}(?:[,_.' \u2019\xa0\u202f]\d{3})+)\b|(\d{3,9})\b(?![.-]\d)|(\d{1,4})(?:\.\d+)?k\b)"
+)
+"""Matches a number: with separators, without, or of thousands."""
 _SMALLEST: Final = 256
 """Tokens: no model has a smaller window, and a smaller number counts something else."""
 _OUTPUT: Final = re.compile(
@@ -81,31 +105,36 @@ def is_about_length(text: str) -> bool:
         return False
     if _SAID.search(text):
         return True
-    return not _RATE.search(text) and bool(_SAID_OF_RATES_TOO.search(text) or _has_limit_and_count(text))
+    return not _RATE.search(text) and bool(_SAID_OF_RATES_TOO.search(text) or _in_a_sentence(text))
 
 
 def may_be_about_length(status: int, text: str) -> bool:
     """Tell whether a refusal that names no reason that is known may be one of a request that is too long: it speaks of
-    lengths and limits, or of nothing at all, as Cerebras and Mistral do, and proxies that take no large body."""
+    lengths and limits, in a script that is not read here, or of nothing at all, as Cerebras and Mistral do, and proxies
+    that take no large body."""
     if status not in (400, 413, 422):
         return False
     if status == 413 or not text:
         return True
     told = not _RATE.search(text) and not _OTHER.search(text)
-    return told and bool(_LENGTH.search(text) and _LIMITED.search(text))
+    return told and bool(_FOREIGN.search(text) or (_LENGTH.search(text) and _LIMITED.search(text)))
 
 
-def _has_limit_and_count(text: str) -> bool:
-    """Tell whether a sentence has two numbers, a limit and a count that is larger, of what the model is given."""
-    sentences = (sentence for sentence in _SENTENCE.split(text) if not _OTHER.search(sentence))
-    return any(
-        _LENGTH.search(sentence) and _LIMITED.search(sentence) and len({*_numbers(sentence)}) > 1
-        for sentence in sentences
+def _in_a_sentence(text: str) -> bool:
+    """Tell whether a sentence that is about nothing else says it, or has two numbers, a limit and a count that is
+    larger, of what the model is given; or two sentences in a row have one each."""
+    sentences = ["" if _OTHER.search(sentence) else sentence for sentence in _SENTENCE.split(text)]
+    return any(map(_SAID_OF_OTHERS_TOO.search, sentences)) or any(
+        _LENGTH.search(said) and _LIMITED.search(said) and len({*_numbers(said)}) > 1
+        for said in (*sentences, *(f"{one} {next_one}" for one, next_one in pairwise(sentences)))
     )
 
 
 def _numbers(sentence: str) -> list[int]:
-    found = (int(number.replace(",", "").replace("_", "")) for number in _NUMBER.findall(sentence))
+    found = (
+        int(thousands) * 1_000 if thousands else int(re.sub(r"\D", "", apart or whole))
+        for apart, whole, thousands in _NUMBER.findall(sentence)
+    )
     return [number for number in found if number >= _SMALLEST]
 
 

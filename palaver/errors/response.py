@@ -50,7 +50,7 @@ _DECISIVE_CODES: Final[Mapping[str, ErrorClass]] = {
         "context_length_exceeded context_overflow context_size_exceeded context_window_exceeded"
         " contextwindowexceedederror exceed_context_size_error input_length_exceeded input_too_long"
         " model_context_window_exceeded model_max_prompt_tokens_exceeded prompt_too_long prompt_tokens_exceeded"
-        " request_too_large string_above_max_length tokens_limit_reached",
+        " request_too_large tokens_limit_reached",
     ),
     **_codes(
         _C.CONTENT_FILTER,
@@ -94,6 +94,9 @@ def _wording(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns))
 
 
+_ABOVE: Final = frozenset({"array_above_max_length", "string_above_max_length"})
+_OF_THE_CONVERSATION: Final = re.compile(r"(?:messages|input|prompt)\b(?!.*\.(?:name|\w*id|\w*url|\w*data)$)")
+"""Matches what OpenAI calls a part of the conversation. Other fields have a longest length, too."""
 _TOO_LARGE_FOR_ANY_MINUTE: Final = _wording(r"must be reduced in order to run")
 """OpenAI's 429 for a prompt above the whole limit of a minute: waiting cannot help, a shorter prompt can."""
 _CONTENT: Final = _wording(
@@ -214,6 +217,8 @@ def _error_class(status: int, body: ErrorBody) -> ErrorClass:
     decisive = next((_DECISIVE_CODES[code] for code in body.codes if code in _DECISIVE_CODES), None)
     if decisive:
         return decisive
+    if not _ABOVE.isdisjoint(body.codes) and _OF_THE_CONVERSATION.match(body.param or ""):
+        return _C.CONTEXT_WINDOW
     family = 0 if 200 <= status < 300 else status
     if family in _LENGTH and is_about_length(body.text):
         return _C.CONTEXT_WINDOW

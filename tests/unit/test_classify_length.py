@@ -91,6 +91,28 @@ TOO_LONG = (
     (400, "Got 131,200 tokens of conversation; the model fits 131,072."),
     (422, "Sequence of 33000 tokens > 32768"),
     (400, "You sent 70000 tokens, the most allowed is 65536"),
+    (400, "Your prompt has 140000 tokens. The maximum is 131072."),
+    (400, "Token count 250.000 exceeds limit 200.000"),
+    (400, "Token count 250 000 exceeds limit of 200 000 tokens"),
+    (400, "maximum number of tokens exceeded: 130k > 128k"),
+    (400, "Requested 9,216 tokens but the context holds 8,192"),
+    (400, "The requested model's context window (8192 tokens) is smaller than the prompt (9000 tokens)"),
+    (400, "请求的 token 总数 140000 大于模型最大长度 131072"),
+    (400, "对话长度上限\uff0c请新建会话"),
+    (400, "提示词过长\uff0c请缩短后重试"),
+    (400, "消息太长"),
+    (400, "入力が長すぎます"),
+    (400, "입력 토큰이 최대 길이를 초과했습니다"),
+    (400, "The context window of the model has been exceeded."),
+    (400, "Exceeded maximum sequence length"),
+    (400, "The prompt (9000 tokens) doesn't fit into the context"),
+    (400, "context limit reached"),
+    (400, "exceeds the maximum context of 32768 tokens"),
+    (400, "The number of prompt tokens must be less than 32768"),
+    (413, "Request body exceeds the maximum allowed size"),
+    (400, "Invalid 'input[3].content': string too long. Expected a string with maximum length 10485760."),
+    (400, "Invalid 'messages': array too long. Expected an array with maximum length 2048, but got 3000."),
+    (400, "Your messages exceed the limit"),
 )  # fmt: skip
 """Status and words, most of the real servers'."""
 
@@ -114,6 +136,13 @@ OTHERWISE = (
     (400, "This request would exceed your rate limit of 30000 tokens per minute: 40000", INVALID),
     (400, "Unsupported value: 'temperature' does not support 2000 with this model, maximum 256.", INVALID),
     (400, "the number of inputs exceeds 2048", INVALID),
+    (400, "max_tokens 超过最大限制 4096", INVALID),
+    (400, "图片内容过大\uff0c超过10MB", INVALID),
+    (429, "您的账户已达到速率限制: 请求token数超过每分钟上限", RATED),
+    (400, "tokens超过每分钟限制", INVALID),
+    (400, "Invalid token id 151643 in prompt: vocabulary has only 151642 entries", INVALID),
+    (400, "Invalid 'user': string too long. Expected a string with maximum length 512, but got 600.", INVALID),
+    (400, "Invalid 'messages[3].name': string too long. Expected a string with maximum length 512, got 600.", INVALID),
     (400, "No tool output found for function call call_12345678 in message 123456.", INVALID),
 )  # fmt: skip
 
@@ -144,6 +173,23 @@ def test_codes_say_it_without_words(code: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("param", "error_class"),
+    [
+        ("messages", "context_window"),
+        ("messages[3].content", "context_window"),
+        ("input[0].output", "context_window"),
+        ("messages[3].tool_call_id", "invalid_request"),
+        ("tools[0].function.description", "invalid_request"),
+        ("user", "invalid_request"),
+    ],
+)
+def test_a_field_that_is_above_its_length_is_part_of_the_conversation_or_not(param: str, error_class: str) -> None:
+    for code in ("string_above_max_length", "array_above_max_length"):
+        body = json.dumps({"error": {"code": code, "param": param, "message": "too long"}}).encode()
+        assert classify_response(400, body, {}).error_class == error_class
+
+
+@pytest.mark.parametrize(
     ("status", "text", "may_be"),
     [
         (400, "", True),
@@ -151,7 +197,11 @@ def test_codes_say_it_without_words(code: str) -> None:
         (413, "too big", True),
         (422, "the prompt is above the limit", True),
         (400, "possible causes: input exceeds what is allowed, or the request contains invalid parameters", True),
+        (400, "слишком длинный запрос", True),
         (400, "unknown parameter: 'foo'", False),
+        (400, "context deadline exceeded", False),
+        (400, "the prompt cache key is too long: 300 > 64", False),
+        (400, "your project has exceeded its token limit for this month", False),
         (400, "max_tokens is above the limit", False),
         (400, "the image in the input exceeds the limit", False),
         (429, "", False),

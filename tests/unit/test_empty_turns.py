@@ -63,6 +63,32 @@ def test_a_reader_tells_an_empty_end_from_no_answer(protocol: str) -> None:
     assert not isinstance(caught.value, EmptyTurn)
 
 
+UNSAID: dict[str, list[dict[str, Any]]] = {
+    "chat_completions": [{"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}],
+    "anthropic": [{"type": "message_start", "message": {}}, {"type": "message_stop"}],
+    "responses": [{"type": "response.completed", "response": {"status": "completed", "output": []}}],
+}
+
+
+@pytest.mark.parametrize("protocol", UNSAID)
+def test_an_end_that_does_not_say_why_is_one_as_well(protocol: str) -> None:
+    reader: AnswerReader = PROTOCOLS[protocol].reader(max_calls=5)  # type: ignore[index]
+    for event in UNSAID[protocol]:
+        reader.feed(f"data: {json.dumps(event)}\n\n".encode())
+    reader.feed(b"data: [DONE]\n\n")
+    with pytest.raises(EmptyTurn):
+        reader.reply()
+
+
+async def test_blanks_are_no_words() -> None:
+    model = Model(BEHIND, " \n\n", "It is 3.")
+    reply = await ask_model(model.attempt)
+    assert isinstance(reply, ModelReply)
+    assert (reply.content, len(model.asked)) == ("It is 3.", 2)
+    model = Model(entries(user("hi")), "\n")
+    assert (await ask_model(model.attempt)).content == "\n"  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS.values())
 async def test_it_is_asked_once_more_with_a_word(protocol: ModelProtocol) -> None:
     model = Model(BEHIND, "", "It is 3.", protocol=protocol)

@@ -16,7 +16,7 @@ from palaver.schemas.models import Usage
 from palaver.steps.verdicts import RetryAfter
 from palaver.store.scripting.contracts.providers import Wait
 
-from ..protocols import ModelReply
+from ..protocols import PAUSE, WITHHELD, ModelReply
 from .attempt import Attempt
 from .condensing import condense, failure_of, is_too_long
 
@@ -75,7 +75,9 @@ async def _ask(attempt: Attempt) -> ModelReply | Wait:
         ProviderError, httpx.HTTPError: from the model port.
     """
     try:
-        return await _answer(attempt)
+        reply = await _answer(attempt)
+        if not _is_blank(reply) or not attempt.prompt.ask_for_words():
+            return reply
     except EmptyTurn:
         if not attempt.prompt.ask_for_words():
             raise
@@ -83,6 +85,13 @@ async def _ask(attempt: Attempt) -> ModelReply | Wait:
         return await _answer(attempt)
     except EmptyTurn:
         return ModelReply("", (), "stop", Usage())
+
+
+def _is_blank(reply: ModelReply | Wait) -> bool:
+    """Tell whether it is an answer at an ordinary end that has nothing but blanks."""
+    if not isinstance(reply, ModelReply) or reply.tool_calls or reply.finish_reason in ("length", WITHHELD, PAUSE):
+        return False
+    return reply.content.isspace()
 
 
 async def _answer(attempt: Attempt) -> ModelReply | Wait:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import EmptyCompletion, ProviderError, ProviderHTTPError
+from palaver.errors import EmptyCompletion, EmptyTurn, ProviderError, ProviderHTTPError
 from palaver.vocabulary.limits import limit_of
 
 from ..answer_reader import EventStreamReader
@@ -37,6 +37,8 @@ class Completion(EventStreamReader):
         super().__init__(max_calls=max_calls)
         self._opaque = OpaqueFields()
         self._refused = False
+        self._chosen = False
+        """A choice began, if only an empty one."""
         self._answered = False
         """There was text of an answer, and of a refusal."""
 
@@ -63,7 +65,7 @@ class Completion(EventStreamReader):
 
     def _choice(self, choice: dict[str, Any], event: dict[str, Any], payload: bytes, place: int) -> str:
         """Take in the choice at ``place`` of a chunk; answers its text."""
-        text = ""
+        self._chosen, text = True, ""
         if delta := choice.get("delta"):
             text = self._delta(delta, (event, choice), payload, place)
         elif (message := choice.get("message")) and not self._content and not self._calls:  # all of it in one event
@@ -212,7 +214,7 @@ class Completion(EventStreamReader):
         """The reply, as the base says."""
         if not self._finish and not (self.done and (self._content or self._calls)):
             if self.done and (self._anything or not self._events.foreign):
-                raise EmptyCompletion
+                raise EmptyTurn if self._chosen else EmptyCompletion
             raise self._cut_off("the stream ended without a finish reason")
         finish = _FINISHES.get(self._finish.lower(), self._finish)
         if self._refused and not self._answered and not self._calls and finish != "error":

@@ -223,7 +223,7 @@ class MessagesReader(EventStreamReader):
 
     def _ended(self) -> ModelReply:
         """The reply, as the base says."""
-        if not self._finish and (self.done or self._closed) and (self._content or self._calls):
+        if not self._finish and (self.done or (self._closed and (self._content or self._calls))):
             self._odd.note("the answer does not say why it ended")
             self._finish = "tool_use" if self._calls else "end_turn"
         if not self._finish:
