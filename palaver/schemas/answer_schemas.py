@@ -9,16 +9,18 @@ What cannot be said at all is refused, with its place.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
+from urllib.parse import unquote
 
 import orjson
 
 from palaver.schemas.grammars import EVERYWHERE, Grammar
-from palaver.schemas.json_pointers import Path, names_in
+from palaver.schemas.json_pointers import Path, names_in, pointer
 from palaver.schemas.json_schemas import recursion_of, referred
+from palaver.schemas.schema_types import TYPE_OF, TYPES, both, is_type, told_types
 from palaver.vocabulary.limits import limit_of
 
 _ANNOTATIONS: Final = frozenset((
@@ -28,20 +30,12 @@ _ANNOTATIONS: Final = frozenset((
 """Keywords that constrain nothing."""
 _DEFINITIONS: Final = frozenset(("$defs", "definitions"))
 _ASIDE: Final = _ANNOTATIONS | _DEFINITIONS
-_TYPES: Final[Mapping[type, str]] = {
-    str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", dict: "object", list: "array",
-}  # fmt: skip
 _UNION: Final = ("anyOf", "oneOf")
 _WHAT: Final = frozenset(
     ("type", "properties", "items", "prefixItems", "enum", "const", "$ref", "anyOf", "oneOf", "allOf")
 )
-_TELLING: Final[Mapping[str, frozenset[str]]] = {
-    "object": frozenset(("properties", "required", "additionalProperties")),
-    "array": frozenset(("items", "prefixItems")),
-    "string": frozenset(("pattern", "minLength", "maxLength", "format")),
-    "number": frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
-}
-"""Keywords that tell the type."""
+_MOVED: Final = re.compile(r"/(?:oneOf|allOf|prefixItems|items/\d+)(?:/|$)")
+"""Matches a reference into what is written otherwise."""
 _IRREGULAR: Final = re.compile(r"\\[bBpPkAzZ]|\(\?|\{\d*,?\d{3,}")
 """What patterns are not held to: edges of words, classes of Unicode, groups of a special kind, many repetitions."""
 
@@ -87,6 +81,7 @@ class _Fitting:
         self._grammar = grammar
         self._taken = EVERYWHERE | grammar.keywords
         self._parts = self._unions = self._values = 0
+        self._targets = frozenset(_targets(schema))
         self.optional = 0
         """Properties that are not required."""
 
@@ -120,7 +115,9 @@ class _Fitting:
         if not isinstance(part, dict):
             raise NotTaken(path, f"says nothing of its type, which {self._grammar.whose} does not take")
         target = part.get("$ref")
-        if isinstance(target, str) and path and (len(part) == 1 or target in within):
+        if isinstance(target, str) and path and (target in within or (len(part) == 1 and not _MOVED.search(target))):
+            if _MOVED.search(target):
+                raise NotTaken((*path, "$ref"), "leads back into a choice: give that a name in $defs, and refer to it")
             return {"$ref": target}
         flat, within = self._flat(part, within)
         if (union := next((name for name in _UNION if any(map(_says_what, flat.get(name, ())))), None)) is not None:
@@ -157,11 +154,24 @@ class _Fitting:
             for place, member in enumerate(flat[union])
         ]  # fmt: skip
         for name in _DEFINITIONS & flat.keys():
-            made[name] = self._named(flat[name], (*path, name), within, 0)
+            made[name] = self._definitions(flat[name], (*path, name), within)
         return {name: made[name] for name in sorted(made, key=[*flat, "anyOf"].index)}
 
     def _named(self, held: Mapping[str, Any], path: Path, within: tuple[str, ...], level: int) -> dict[str, Any]:
         return {name: self._part(member, (*path, name), within, level) for name, member in held.items()}
+
+    def _definitions(self, held: Mapping[str, Any], path: Path, within: tuple[str, ...]) -> dict[str, Any]:
+        """Definitions, without those that are not taken and that nothing refers to."""
+        made: dict[str, Any] = {}
+        for name, member in held.items():
+            here = (*path, name)
+            place = f"#{pointer(here)}"
+            try:
+                made[name] = self._part(member, here, within, 0)
+            except NotTaken:
+                if any(target == place or target.startswith(f"{place}/") for target in self._targets):
+                    raise
+        return made
 
     def _kept(self, flat: dict[str, Any], path: Path, within: tuple[str, ...], level: int) -> dict[str, Any]:
         """A part with what is taken of it; what is not stands in its description."""
@@ -172,18 +182,32 @@ class _Fitting:
         self._unions += len(kinds) > 1
         for name, value in flat.items():
             match name:
+                case _ if name in TYPE_OF and not is_type(TYPE_OF[name], kinds):
+                    pass
                 case "properties":
                     made[name] = self._named(value, (*path, name), within, level + 1)
                 case "$defs" | "definitions":
-                    made[name] = self._named(value, (*path, name), within, 0)
-                case "items" if isinstance(value, dict):
+                    made[name] = self._definitions(value, (*path, name), within)
+                case "prefixItems" | "items" if isinstance(value, list):
+                    rest = flat.get("items" if name == "prefixItems" else "additionalItems")
+                    row = [*value, rest] if isinstance(rest, dict) and rest else value
+                    made["items"] = {"anyOf": self._row(row, (*path, name), within, level)}
+                case "items" if "prefixItems" not in flat:
                     made[name] = self._part(value, (*path, name), within, level)
-                case "items" | "prefixItems" if isinstance(value, list):
-                    made["items"] = {"anyOf": self._row(value, (*path, name), within, level)}
+                case "items" | "additionalItems":
+                    pass
                 case "patternProperties" | "additionalProperties" if value not in (True, False, {}):
                     raise NotTaken((*path, name), f"is for names that are not known, and {whose} writes no other")
+                case "nullable" if value is True:
+                    raise NotTaken((*path, name), 'is a word of OpenAPI that says nothing here: add "null" to the type')
+                case "const" if isinstance(value, dict | list):
+                    noted[name] = value
                 case "enum" if any(isinstance(each, dict | list) for each in value):
                     noted[name] = value
+                case "enum":
+                    made[name] = [each for each in value if is_type(TYPES[type(each)], kinds)]
+                    if not made[name]:
+                        raise NotTaken((*path, name), "has no value of the type")
                 case "minItems" if self._grammar.most_items is not None and value > self._grammar.most_items:
                     made[name], noted[name] = self._grammar.most_items, value
                 case "format" if value not in self._grammar.formats:
@@ -211,7 +235,7 @@ class _Fitting:
     def _close(self, made: dict[str, Any], path: Path, level: int) -> None:
         """An object has these properties and no other."""
         grammar, names = self._grammar, made.get("properties", {})
-        if not names and made.get("additionalProperties") is not False:
+        if not names and made.get("additionalProperties", "properties" not in made) is not False:
             raise NotTaken(path, f"names no properties, and {grammar.whose} writes no other")
         if grammar.most_levels is not None and level >= grammar.most_levels:
             raise NotTaken(path, f"is deeper than {grammar.most_levels} objects, which {grammar.whose} does not take")
@@ -224,6 +248,15 @@ class _Fitting:
         made["additionalProperties"] = False
 
 
+def _targets(part: Any) -> Iterator[str]:
+    """Yield what is referred to."""
+    for member in part.values() if isinstance(part, dict) else part:
+        if isinstance(member, dict | list):
+            yield from _targets(member)
+    if isinstance(part, dict) and isinstance(target := part.get("$ref"), str):
+        yield unquote(target)
+
+
 def _says_what(member: Any) -> bool:
     """Tell whether an alternative says what it is, and does not only narrow down what it stands in."""
     return not isinstance(member, dict) or not _WHAT.isdisjoint(member)
@@ -233,31 +266,9 @@ def _typed(flat: dict[str, Any], path: Path, whose: str) -> dict[str, Any]:
     """A part with its type, where it goes without saying. Raises NotTaken."""
     if "type" in flat:
         return flat
-    values = flat.get("enum") if isinstance(flat.get("enum"), list) else [flat["const"]] if "const" in flat else []
-    kinds = list(dict.fromkeys(_TYPES[type(value)] for value in values or ()))
-    if not kinds:
-        kinds = [kind for kind, names in _TELLING.items() if not names.isdisjoint(flat)][:1]
-    if not kinds:
+    if not (kinds := told_types(flat)):
         raise NotTaken(path, f"says nothing of its type, which {whose} does not take")
     return {"type": kinds[0] if len(kinds) == 1 else kinds, **flat}
-
-
-def both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """A part that holds to both; where both say something of the same kind, to the first alone."""
-    both = {**other, **one}
-    for name in ("properties", "$defs", "definitions"):
-        if isinstance(mine := one.get(name), dict) and isinstance(others := other.get(name), dict):
-            shared = {
-                each: {"allOf": [mine[each], others[each]]}
-                for each in mine
-                if mine[each] != others.get(each, mine[each])
-            }
-            both[name] = {**others, **mine, **shared}
-    if isinstance(one.get("required"), list) and isinstance(other.get("required"), list):
-        both["required"] = list(dict.fromkeys((*one["required"], *other["required"])))
-    if isinstance(one.get("enum"), list) and isinstance(other.get("enum"), list):
-        both["enum"] = [value for value in one["enum"] if value in other["enum"]] or one["enum"]
-    return both
 
 
 def _ends(part: dict[str, Any], root: dict[str, Any], within: frozenset[str]) -> bool:

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import orjson
 
+from palaver.schemas.json_pointers import pointer
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 if TYPE_CHECKING:
@@ -144,7 +146,8 @@ def _prepared(text: bytes) -> tuple[_Extent, jsonschema_rs.Validator]:
     except ValueError as error:
         reason = str(getattr(error, "message", error)).partition("\n")[0][:200]
         hint = "; a pattern has neither look-around nor back-references" if "regex" in reason else ""
-        raise Unfit("", f"cannot be held to: {reason}{hint}") from None
+        place = pointer(tuple(getattr(error, "instance_path", ())))
+        raise Unfit(place, f"cannot be held to: {reason}{hint}") from None
 
 
 def _compiled(schema: dict[str, Any], size: int) -> jsonschema_rs.Validator:
@@ -283,7 +286,7 @@ def referred(schema: dict[str, Any], target: str) -> Any:
         raise LookupError(target)
     try:
         for name in names:
-            name = name.replace("~1", "/").replace("~0", "~")
+            name = unquote(name).replace("~1", "/").replace("~0", "~")
             part = part[int(name) if isinstance(part, list) else name]
     except (TypeError, ValueError):
         raise LookupError(target) from None

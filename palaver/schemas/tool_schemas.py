@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from palaver.schemas.answer_schemas import both
 from palaver.schemas.grammars import ToolGrammar
 from palaver.schemas.json_schemas import referred
+from palaver.schemas.mended_schemas import NAMED, ONE, ROWS, mended
+from palaver.schemas.schema_types import both
 
 _NOT_AT_TOP: Final = frozenset(("$ref", "anyOf", "oneOf", "allOf", "enum", "not"))
 _TOLD: Final = 1_000
@@ -27,13 +28,6 @@ _TOLD: Final = 1_000
 _LEVELS: Final = 16
 _PARTS: Final = 256
 """Levels and parts of references and choices at the top that are looked at; what is beyond says nothing."""
-_ONE: Final = frozenset((
-    "items", "additionalItems", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
-    "unevaluatedItems", "unevaluatedProperties",
-))  # fmt: skip
-_ROWS: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
-_NAMED: Final = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
-"""Keywords that hold a schema, schemas in a row, and schemas with names."""
 _CACHED: Final = 512
 
 
@@ -53,8 +47,11 @@ def fitted_tool(parameters: Mapping[str, Any], grammar: ToolGrammar) -> FittedTo
 @lru_cache(maxsize=_CACHED)
 def _fitted(text: bytes, grammar: ToolGrammar) -> FittedTool:
     given: dict[str, Any] = orjson.loads(text)
-    made = _valid(_at_top(given), grammar) if given else given
-    made, names = _renamed(made, grammar.names)
+    today = mended(given)
+    made, names = _renamed(_at_top(today) if given else given, grammar.names)
+    made = _whole(made, today)
+    if grammar.described and given:
+        made = _described(made)
     return FittedTool(text if made == given else orjson.dumps(made), names)
 
 
@@ -110,35 +107,60 @@ def _kinds(part: Mapping[str, Any]) -> Iterable[str]:
     return kinds if isinstance(kinds, list) else (kinds,)
 
 
-def _valid(part: Any, grammar: ToolGrammar, *, top: bool = True) -> Any:
-    """A part in words of today: JSON Schema 2020-12, which is what providers read."""
+def _described(part: Any, *, top: bool = True) -> Any:
+    """A part that says what is in an array, and at the top which properties there are."""
     if not isinstance(part, dict):
         return part
     made: dict[str, Any] = {}
     for name, value in part.items():
-        match name, value:
-            case "items", list():
-                made["prefixItems"] = [_valid(member, grammar, top=False) for member in value]
-                made["items"] = _valid(part.get("additionalItems", {}), grammar, top=False)
-            case "additionalItems", _ if isinstance(part.get("items"), list):
-                pass
-            case (("exclusiveMinimum" | "exclusiveMaximum"), bool()):
-                bound = "minimum" if name == "exclusiveMinimum" else "maximum"
-                if value and bound in part:
-                    made[name] = part[bound]
-            case _, dict() if name in _NAMED:
-                made[name] = {each: _valid(member, grammar, top=False) for each, member in value.items()}
-            case _, list() if name in _ROWS:
-                made[name] = [_valid(member, grammar, top=False) for member in value]
-            case _, dict() if name in _ONE:
-                made[name] = _valid(value, grammar, top=False)
-            case _:
-                made[name] = value
-    if grammar.described and top:
+        if isinstance(value, dict) and (name in NAMED or name == "dependencies"):
+            made[name] = {each: _described(member, top=False) for each, member in value.items()}
+        elif isinstance(value, list) and name in ROWS:
+            made[name] = [_described(member, top=False) for member in value]
+        else:
+            made[name] = _described(value, top=False) if name in ONE else value
+    if top:
         made.setdefault("properties", {})
-    if grammar.described and "array" in _kinds(part) and "items" not in made:
+    if "array" in _kinds(part) and "items" not in made:
         made["items"] = {}
     return made
+
+
+def _whole(made: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The schema with all that its references lead to in ``given``, by name where it is elsewhere now; one that leads
+    to nothing says nothing."""
+    moved: dict[str, str] = {}
+    known: dict[str, Any] = {}
+
+    def followed(part: Any) -> Any:
+        if isinstance(part, list):
+            return [followed(member) for member in part]
+        if not isinstance(part, dict):
+            return part
+        whole = {name: followed(value) for name, value in part.items()}
+        if isinstance(target := part.get("$ref"), str) and not _leads(made, target):
+            del whole["$ref"]
+            if _leads(given, target):
+                whole["$ref"] = placed(target)
+        return whole
+
+    def placed(target: str) -> str:
+        if target not in moved:
+            name = f"moved_{len(moved) + 1}"
+            moved[target] = f"#/$defs/{name}"
+            known[name] = followed(referred(given, target))
+        return moved[target]
+
+    whole: dict[str, Any] = followed(made)
+    return {**whole, "$defs": {**whole.get("$defs", {}), **known}} if known else whole
+
+
+def _leads(schema: dict[str, Any], target: str) -> bool:
+    """Tell whether a reference leads to a schema."""
+    try:
+        return isinstance(referred(schema, target), dict | bool)
+    except LookupError:
+        return False
 
 
 def _renamed(schema: dict[str, Any], names: re.Pattern[str] | None) -> tuple[dict[str, Any], Mapping[str, str]]:

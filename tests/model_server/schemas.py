@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema_rs
 
@@ -38,6 +39,8 @@ def judge_answer_of_claude(schema: dict[str, Any]) -> None:
                 raise InvalidRequest(f"{where}: For 'array' type, 'minItems' values but 0 or 1 are not supported")
             if name == "format" and value not in FORMATS | {"uri"}:
                 raise InvalidRequest(f"{where}: String format '{value}' is not supported")
+            if name == "items" and not isinstance(value, dict):
+                raise InvalidRequest(f"{where}: 'items' must be a schema")
             if name == "enum" and any(isinstance(each, dict | list) for each in value):
                 raise InvalidRequest(f"{where}: Enum values must be primitives")
             if name == "allOf" and any("$ref" in each for each in value):
@@ -51,6 +54,7 @@ def judge_answer_of_claude(schema: dict[str, Any]) -> None:
                 )
             optional += len(part.get("properties", {}).keys() - {*part.get("required", [])})
         unions += "anyOf" in part or len(kinds) > 1
+    _require_references(schema, f"{where}: $ref leads to nothing")
     if _recurs(schema, schema, ()):
         raise InvalidRequest(f"{where}: Recursive schemas are not supported")
     if optional > 24 or unions > 16:
@@ -75,6 +79,9 @@ def judge_strict_answer(name: str, schema: dict[str, Any]) -> None:
                 raise refuse(f"'{keyword}' is not permitted.")
         if "type" not in part and "anyOf" not in part:
             raise refuse("schema must have a 'type' key.")
+        for value in part.get("enum", ()):
+            if part.get("type") == "string" and not isinstance(value, str):
+                raise refuse(f"enum value {value} does not validate against {{'type': 'string'}}.")
         if part.get("format", "date") not in FORMATS:
             raise refuse(f"'{part['format']}' is not a valid format.")
         if "object" in _kinds(part):
@@ -84,6 +91,7 @@ def judge_strict_answer(name: str, schema: dict[str, Any]) -> None:
                 raise refuse("'required' is required to be supplied and to be an array including every key.")
         if "array" in _kinds(part) and not isinstance(part.get("items"), dict):
             raise refuse("array schema missing items.")
+    _require_references(schema, str(refuse("reference to a component which was not found in the schema.")))
     if _levels(schema) > LEVELS:
         raise refuse(f"{_levels(schema)} levels of nesting exceeds limit of {LEVELS}.")
 
@@ -93,6 +101,7 @@ def judge_tool_of_claude(where: str, schema: dict[str, Any]) -> None:
     if {"oneOf", "allOf", "anyOf"} & schema.keys():
         raise InvalidRequest(f"{where}: input_schema does not support oneOf, allOf, or anyOf at the top level")
     _draft(schema, f"{where}: JSON schema is invalid. It must match JSON Schema draft 2020-12")
+    _require_references(schema, f"{where}: JSON schema is invalid")
     if any(not NAME.fullmatch(name) for name in schema.get("properties", {})):
         raise InvalidRequest(f"{where}.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{{1,64}}$'")
 
@@ -115,6 +124,15 @@ def judge_tool_of_openai(name: str, schema: dict[str, Any]) -> None:
     if any("array" in _kinds(part) and "items" not in part for part in _parts(schema)):
         raise refuse("array schema missing items.")
     _draft(schema, str(refuse("is not valid under any of the given schemas.")))
+    _require_references(schema, str(refuse("reference can only point to definitions that are there.")))
+
+
+def _require_references(schema: dict[str, Any], why: str) -> None:
+    for part in _parts(schema):
+        try:
+            _found(part.get("$ref", "#"), schema)
+        except (LookupError, ValueError):
+            raise InvalidRequest(why) from None
 
 
 def _draft(schema: dict[str, Any], why: str) -> None:
@@ -133,7 +151,7 @@ def _parts(schema: Any) -> Iterator[dict[str, Any]]:
     if not isinstance(schema, dict):
         return
     yield schema
-    for name in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):
+    for name in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas", "dependencies"):
         for member in schema.get(name, {}).values() if isinstance(schema.get(name), dict) else ():
             yield from _parts(member)
     for name in ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"):
@@ -153,8 +171,8 @@ def _recurs(part: Any, root: dict[str, Any], within: tuple[str, ...]) -> bool:
 
 
 def _found(target: str, root: Any) -> Any:
-    for name in target.split("/")[1:]:
-        root = root[name]
+    for name in unquote(target).split("/")[1:]:
+        root = root[int(name) if isinstance(root, list) else name]
     return root
 
 

@@ -15,7 +15,8 @@ from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import limit_of
 from tests.unit.mcp_server import McpServer, serving, tool
 from tests.unit.mcp_tools import OpenedTools, opened, opened_at
-from workers.sources.mcp.offers import digest_of
+from workers.sources.mcp.offers import digest_of, offers_of
+from workers.sources.mcp.section import McpServer as Section
 
 
 def _nested(levels: int) -> dict[str, Any]:
@@ -77,6 +78,30 @@ async def test_a_tool_that_is_unfit_is_left_out_and_the_others_stay(
     async with serving(McpServer(listed=[definition, tool("fine")])) as server, opened_at(tmp_path, server) as tools:
         assert tools.names == ["s__fine"]
         assert why in caplog.text
+
+
+MENDED: Mapping[str, tuple[Any, Any]] = {
+    "a type in a list": ({"type": ["object", "null"]}, {"type": "object"}),
+    "a type in capitals": ({"type": "OBJECT", "properties": []}, {"type": "object", "properties": {}}),
+    "null": ({"type": "object", "properties": None, "required": None}, {"type": "object"}),
+    "draft 7 that does not say so": (
+        _schema(a={"type": "array", "items": [{"type": "str"}]}),
+        _schema(a={"type": "array", "prefixItems": [{"type": "string"}], "items": {}}),
+    ),
+    "draft 3": (
+        {**_schema(a={"type": "string", "required": True}), "$schema": "http://json-schema.org/draft-07/schema#"},
+        {**_schema(a={"type": "string"}), "required": ["a"]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("schema", "made"), MENDED.values(), ids=MENDED)
+async def test_a_schema_in_words_of_elsewhere_is_taken(schema: Any, made: Any, tmp_path: Path) -> None:
+    listed = [tool("t", inputSchema=schema)]
+    async with serving(McpServer(listed=listed)) as server, opened_at(tmp_path, server) as tools:
+        assert tools.names == ["s__t"]
+    offered, _ = offers_of("s", Section.model_validate({"url": "https://example.com"}), listed)
+    assert offered[0].declaration.parameters == made
 
 
 @pytest.mark.parametrize("levels", [126, 300])

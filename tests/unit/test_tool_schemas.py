@@ -46,6 +46,10 @@ REFUSED: Final[dict[str, Schema]] = {
     "not": of({"a": NUMBER}, **{"not": {"required": ["b"]}}),
     "no type": {"properties": {"a": TEXT}, "oneOf": [{"required": ["a"]}]},
     "choices in choices": {"anyOf": [{"oneOf": [of({"a": TEXT}), of({"b": TEXT})]}, {"allOf": [of({"c": TEXT})]}]},
+    "a reference into what is merged": {
+        "oneOf": [of({"a": of({"x": {"$ref": "#/oneOf/0/properties/a"}})}),
+                  of({"b": {"$ref": "#/oneOf/0/properties/a"}})]
+    },
     "a reference to itself": {"$ref": "#", "allOf": [{"$ref": "#"}, {"$ref": "#"}]},
 }  # fmt: skip
 OPENAI: Final[tuple[ProtocolName, ...]] = ("chat_completions", "responses")
@@ -58,6 +62,22 @@ OF_ONE: Final[dict[str, tuple[Schema, tuple[ProtocolName, ...]]]] = {
            **{"$schema": "http://json-schema.org/draft-07/schema#"}),
         (*OPENAI, "anthropic"),
     ),
+    "a reference to another name": (of({"a b": TEXT, "c": {"$ref": "#/properties/a%20b"}}), ("anthropic",)),
+    "a reference to nothing": (of({"a": {"$ref": "#/$defs/None", "title": "A"}}), (*OPENAI, "anthropic")),
+    "a reference into a tuple": (
+        of({"a": {"type": "array", "items": [TEXT]}, "b": {"$ref": "#/properties/a/items/0"}}), (*OPENAI, "anthropic"),
+    ),
+    "arrays where dependencies are": (
+        of({"a": TEXT}, dependencies={"a": {"properties": {"b": {"type": "array"}}}, "b": ["a"]}), OPENAI,
+    ),
+    "words of other languages": (
+        of({"a": {"type": "STRING"}, "b": {"type": "int"}, "c": {"type": "any"}, "d": None}, required=None,
+           additionalProperties=None),
+        (*OPENAI, "anthropic"),
+    ),
+    "required as in draft 3": (of({"a": {"type": "string", "required": True}}), (*OPENAI, "anthropic")),
+    "an object of PHP": ({"type": "object", "properties": [], "$defs": []}, (*OPENAI, "anthropic")),
+    "empty choices": (of({"a": {"type": "string", "anyOf": [], "enum": None}}), (*OPENAI, "anthropic")),
     "draft 4": (
         of({"a": {"type": "number", "minimum": 1, "exclusiveMinimum": True, "maximum": 3, "exclusiveMaximum": False}},
            **{"$schema": "http://json-schema.org/draft-04/schema#"}),
@@ -117,6 +137,17 @@ def test_merged_is_what_each_alternative_fits_and_the_model_is_told_the_rest() -
     sent = request("responses", REFUSED["a choice of references"])
     assert sent["properties"] == {"kind": {"anyOf": [{"const": "a"}, {"const": "b"}]}, "n": NUMBER}
     assert misfits(REFUSED["oneOf objects"], {"a": 1}), "the tool's own schema is what a call is held to"
+
+
+def test_words_of_elsewhere_are_said_in_those_of_today() -> None:
+    schema = of({"a": {"type": "STRING", "required": True}, "b": {"type": ["Float", "None"]}, "c": {"type": "list"}},
+                required=["b", "b"])  # fmt: skip
+    sent = request("responses", schema)
+    assert sent["properties"] == {
+        "a": TEXT, "b": {"type": ["number", "null"]}, "c": {"type": "array", "items": {}},
+    }  # fmt: skip
+    assert sent["required"] == ["b", "a"]
+    assert request("anthropic", OF_ONE["a reference to another name"][0])["$defs"] == {"moved_1": TEXT}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

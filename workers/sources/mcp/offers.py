@@ -16,6 +16,7 @@ import orjson
 
 from palaver.errors import ErrorClass
 from palaver.schemas.mcp_servers import JOINT, marked_name, tool_name
+from palaver.schemas.mended_schemas import mended
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -161,24 +162,35 @@ def _is_seen(char: str) -> bool:
     return char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Co", "Cs")
 
 
-def _schema(schema: object) -> dict[str, Any]:
+def _is_valid(schema: dict[str, Any]) -> bool:
     import jsonschema_rs
 
-    if schema is None:
-        return {"type": "object", "properties": {}}
-    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
-        raise UnfitTool("its parameters are no object")
-    schema = {"type": "object", **schema}
-    if _refers_elsewhere(schema):
-        raise UnfitTool("its schema refers to another document")
     try:
-        valid = jsonschema_rs.meta.is_valid(schema)
+        return jsonschema_rs.meta.is_valid(schema)
     except Exception:
         # A dialect that nobody here knows.
-        valid = False
-    if not valid:
+        return False
+
+
+def _schema(schema: object) -> dict[str, Any]:
+    if schema is None:
+        return {"type": "object", "properties": {}}
+    if not isinstance(schema, dict):
+        raise UnfitTool("its parameters are no object")
+    given: dict[str, Any] = schema
+    if _refers_elsewhere(given):
+        raise UnfitTool("its schema refers to another document")
+    if not _is_valid(given):
+        given = mended(given)
+        if "//json-schema.org/" in str(given.get("$schema")):
+            del given["$schema"]
+    kinds = given.get("type", "object")
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+        raise UnfitTool("its parameters are no object")
+    given = {"type": "object", **given, **({"type": "object"} if kinds != "object" else {})}
+    if not _is_valid(given):
         raise UnfitTool("its schema is no JSON schema")
-    return {name: _readable(value) if name not in _SEEN else _shown(value) for name, value in schema.items()}
+    return {name: _readable(value) if name not in _SEEN else _shown(value) for name, value in given.items()}
 
 
 def _refers_elsewhere(value: object) -> bool:
