@@ -24,7 +24,7 @@ _MAX_QUOTE: Final = limit_of("provider_message")
 _SCRUB_WINDOW: Final = 4 * MAX_MESSAGE  # only so much is searched: messages of tools may be megabytes
 _LONGEST_SECRET: Final = 1024  # a key that the window would cut is seen whole
 
-_WORD: Final = re.compile(r"[A-Za-z0-9]{1,11}")
+_WORD: Final = re.compile(r"[A-Za-z0-9]{0,11}")
 _HASH: Final = re.compile(r"[0-9a-f]{40}")
 
 
@@ -49,7 +49,7 @@ _SECRETS: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str
         r"\1\2[redacted]",
     ),
     (re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|pplx|glpat|gh[opsu]|github_pat|xox[abeprs])[-_][\w*.-]{6,}"), _unless_named),
-    (re.compile(r"\b(?:AKIA|ASIA|AIza|ya29\.|eyJ)[\w./+=-]{12,}"), "[redacted]"),
+    (re.compile(r"\b(?:AKIA|ASIA|AIza|ya29\.|eyJ)[\w./+=-]{12,}"), _unless_named),
     (re.compile(r"(?<![A-Za-z0-9_+=])[A-Za-z0-9_+=]{40,}"), _unless_named),
 )
 _QUOTED_KEYS: Final = (

@@ -135,14 +135,23 @@ _MEDIA: Final = _wording(
     r"\bvision\b",
     r"\bpdf\b",
     r"multi-?modal",
-    r"media[_ ]type",
+    r"\bmedia\b|media_type",
+    r"mmproj",
+    r"图[片像]|画像|이미지",
+    r"url sources?\b|(?:download|fetch)\w* .{0,40}(?:url\b|https?:)",
+    r"content\b.{0,40}(?:must|should) be a (?:valid )?string",  # servers of models that read text alone
+    r"incorrect padding",
     r"base64",
     r"input_file|file_data",
     r"(?:could not|unable to|failed to|cannot|invalid|unsupported|corrupt)\w* .{0,40}\b(?:file|document)",
 )
-_OF_A_SCHEMA: Final = re.compile(r"(?i)schema|parameters")
-_NAMED_TOOL: Final = re.compile(r"(?:function|tool) '([A-Za-z0-9_-]{1,64})'")
-_PLACED_TOOL: Final = re.compile(r"\btools[.\[](\d{1,4})")
+_OF_A_SCHEMA: Final = re.compile(r"(?i)schema|parameters|\.description\b|\.name\b")
+_NAMED_TOOL: Final = re.compile(
+    r"(?i)(?:function|tool) ['\"`]([A-Za-z0-9_-]{1,64})['\"`]|schema for (?:function|tool) ([A-Za-z0-9_-]{1,64})\b"
+)
+_PLACED_TOOL: Final = re.compile(
+    r"\bfunction_?declarations[.\[](\d{1,4})|\btools[.\[](\d{1,4})(?!.*function_?declar)", re.I
+)
 _OF_A_TOOL: Final = _wording(r"schema", r"function", r"tools?[\[.]")
 _HINTS: Final = (
     (_wording(r"does not support (?:tool|function)"), "tools_unsupported"),
@@ -206,9 +215,9 @@ def refused_tool(body: bytes) -> str | int | None:
     if not _OF_A_SCHEMA.search(said):
         return None
     if named := _NAMED_TOOL.search(said):
-        return named[1]
+        return named[1] or named[2]
     placed = _PLACED_TOOL.search(said)
-    return int(placed[1]) if placed else None
+    return int(placed[1] or placed[2]) if placed else None
 
 
 def _error_class(status: int, body: ErrorBody) -> ErrorClass:

@@ -10,6 +10,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, Self, get_args
+from urllib.parse import unquote
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError
@@ -37,15 +38,49 @@ def _outward(url: str) -> str:
     return url
 
 
+def _tidied(url: object) -> object:
+    """An address with its scheme in small letters; data in base64 as standards have it: without blanks, with its own
+    letters, filled up at the end."""
+    if not isinstance(url, str):
+        return url
+    scheme, colon, rest = url.lstrip().partition(":")
+    scheme = scheme.lower()
+    if scheme != "data":
+        return f"{scheme}:{rest.rstrip()}" if colon and scheme in ("http", "https") else url
+    head, comma, data = rest.partition(",")
+    head = "".join(head.split())
+    if not head.lower().endswith(";base64"):
+        return f"data:{head}{comma}{data}"
+    if "%" in data:
+        data = unquote(data)
+    data = data.translate(_STANDARD) if any(char in data for char in _ODD_IN_BASE64) else data
+    return f"data:{head[:-6]}base64{comma}{data}{_FILLED.get(len(data) % 4, '')}"
+
+
+_ODD_IN_BASE64: Final = " \t\r\n-_"
+_FILLED: Final = {2: "==", 3: "="}
+_STANDARD: Final = str.maketrans("-_", "+/", " \t\r\n")
 _BEGINNINGS: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
     b"%PDF-": "application/pdf",
+    b"II*\0": "image/tiff",
+    b"MM\0*": "image/tiff",
 }
-"""The first bytes of what models look at and read, and its media type. WebP's are not in a row."""
-Url = Annotated[str, StringConstraints(pattern=r"^(https?://|data:)[^\s\x00-\x1f]+$"), AfterValidator(_outward)]
+"""The first bytes of what models look at and read, or do not, and its media type. Some are not in a row."""
+_BRANDS: Final = {
+    **dict.fromkeys((b"avif", b"avis"), "image/avif"),
+    **dict.fromkeys((b"heic", b"heix", b"hevc", b"mif1", b"msf1"), "image/heic"),
+}
+"""The kinds of images in the format of MPEG-4."""
+Url = Annotated[
+    str,
+    StringConstraints(pattern=r"^(https?://|data:)[^\s\x00-\x1f]+$"),
+    AfterValidator(_outward),
+    BeforeValidator(_tidied),
+]
 """Fetched by the provider, never by us; or the data itself."""
 
 
@@ -158,6 +193,10 @@ def _known_type(data: str) -> str | None:
         return None
     if first.startswith(b"RIFF") and first[8:] == b"WEBP":
         return "image/webp"
+    if first.startswith(b"BM") and first[6:10] == bytes(4):
+        return "image/bmp"
+    if first[4:8] == b"ftyp":
+        return _BRANDS.get(first[8:12])
     return next((kind for begin, kind in _BEGINNINGS.items() if first.startswith(begin)), None)
 
 

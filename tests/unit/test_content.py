@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from pydantic import ValidationError
@@ -168,6 +169,49 @@ def test_a_breakpoint_is_on_the_last_text_of_the_parts() -> None:
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n" + bytes(20), b"\xff\xd8\xff\xe0" + bytes(20)
 GIF, WEBP = b"GIF89a" + bytes(20), b"RIFF\x20\0\0\0WEBPVP8 " + bytes(20)
+
+
+_DATA = b"\x89PNG\r\n\x1a\n\xff\xfe\xfb\xef"
+_TEXT = b64encode(_DATA).decode()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"DATA:image/PNG;base64,{_TEXT}",
+        f"data:image/png;BASE64,{_TEXT}",
+        f"data:image/png; base64, {_TEXT[:8]}\r\n{_TEXT[8:]}\n",
+        f"data:image/png;base64,{_TEXT.rstrip('=')}",
+        f"data:image/png;base64,{urlsafe_b64encode(_DATA).decode()}",
+        f"data:image/png;base64,{quote(_TEXT, safe='')}",
+    ],
+)
+def test_data_are_sent_as_standards_have_them(url: str) -> None:
+    image = ImagePart(type="image", url=url)
+    assert image.sent_url == f"data:image/png;base64,{_TEXT}"
+    assert ImagePart(type="image", url=image.url) == image
+
+
+def test_an_address_is_kept_and_data_that_are_no_base64_as_well() -> None:
+    for url in ("https://example.com/A-b_c%20d", "data:text/plain,a-b_c%20d", "data:image/png;base64,AAAAA"):
+        assert ImagePart(type="image", url=url).url == url
+    assert ImagePart(type="image", url="HTTPS://example.com/A").url == "https://example.com/A"
+
+
+@pytest.mark.parametrize(
+    ("begins", "kind"),
+    [
+        (b"\0\0\0\x18ftypheic\0\0", "image/heic"),
+        (b"\0\0\0\x1cftypavif\0\0", "image/avif"),
+        (b"BM\x10\0\0\0\0\0\0\0\0\0", "image/bmp"),
+        (b"II*\0\0\0\0\0\0\0\0\0", "image/tiff"),
+    ],
+)
+def test_an_image_that_models_do_not_look_at_is_told_whatever_its_label(begins: bytes, kind: str) -> None:
+    image = ImagePart(type="image", url=f"data:image/png;base64,{b64encode(begins).decode()}")
+    assert kind in PROTOCOL_RULES["anthropic"].lacks("user", image)
+    text = FilePart(type="file", url=f"data:text/plain;base64,{b64encode(b'BMW builds cars').decode()}")
+    assert not PROTOCOL_RULES["anthropic"].lacks("user", text)
 
 
 @pytest.mark.parametrize(
