@@ -85,6 +85,7 @@ async def test_blanks_are_no_words() -> None:
     reply = await ask_model(model.attempt)
     assert isinstance(reply, ModelReply)
     assert (reply.content, len(model.asked)) == ("It is 3.", 2)
+    assert model.attempt.stream.lost
     model = Model(entries(user("hi")), "\n")
     assert (await ask_model(model.attempt)).content == "\n"  # type: ignore[union-attr]
 

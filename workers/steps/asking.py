@@ -78,6 +78,7 @@ async def _ask(attempt: Attempt) -> ModelReply | Wait:
         reply = await _answer(attempt)
         if not _is_blank(reply) or not attempt.prompt.ask_for_words():
             return reply
+        attempt.stream.lost = True  # the blanks are no part of the answer that follows
     except EmptyTurn:
         if not attempt.prompt.ask_for_words():
             raise
