@@ -200,6 +200,11 @@ class _Fitting:
                     raise NotTaken((*path, name), f"is for names that are not known, and {whose} writes no other")
                 case "nullable" if value is True:
                     raise NotTaken((*path, name), 'is a word of OpenAPI that says nothing here: add "null" to the type')
+                case "exclusiveMinimum" | "exclusiveMaximum" if isinstance(value, bool):  # draft 4
+                    if value and (bound := "minimum" if name == "exclusiveMinimum" else "maximum") in flat:
+                        (made if name in self._taken else noted)[name] = flat[bound]
+                case "const" if not is_type(TYPES[type(value)], kinds):
+                    raise NotTaken((*path, name), "has no value of the type")
                 case "const" if isinstance(value, dict | list):
                     noted[name] = value
                 case "enum" if any(isinstance(each, dict | list) for each in value):

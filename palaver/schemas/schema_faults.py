@@ -76,9 +76,13 @@ def _faults(schema: Any, path: Path) -> Iterator[tuple[str, str]]:
             continue
         for name, member in held.items() if isinstance(held, dict) else enumerate(held):
             yield from _faults(member, (*path, key, name))
-    for key in ("items", "additionalProperties", "not"):
-        if key in schema:
-            yield from _faults(schema[key], (*path, key))
+    for key in ("items", "additionalItems", "additionalProperties", "not"):
+        held = schema.get(key, True)
+        if key == "items" and isinstance(held, list):  # tuples of older drafts
+            for place, member in enumerate(held):
+                yield from _faults(member, (*path, key, place))
+        else:
+            yield from _faults(held, (*path, key))
 
 
 def _row(value: object) -> list[object]:

@@ -172,6 +172,7 @@ def _recurs(part: Any, root: dict[str, Any], within: tuple[str, ...]) -> bool:
 
 def _found(target: str, root: Any) -> Any:
     for name in unquote(target).split("/")[1:]:
+        name = name.replace("~1", "/").replace("~0", "~")
         root = root[int(name) if isinstance(root, list) else name]
     return root
 

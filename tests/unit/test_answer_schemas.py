@@ -17,6 +17,7 @@ from palaver.schemas.answer_schemas import NotTaken, fitted
 from palaver.schemas.grammars import CLAUDE, STRICT, Grammar
 from palaver.schemas.json_schemas import misfits
 from palaver.schemas.model_options import JsonSchemaFormat
+from palaver.schemas.schema_faults import answer_schema_faults
 from palaver.schemas.structured_output import UnfitAnswer, structured
 from tests.model_server.schemas import judge_answer_of_claude, judge_strict_answer
 
@@ -103,6 +104,11 @@ TAKEN: Final[dict[str, Schema]] = {
         "f": {"$ref": "#/properties/e/prefixItems/0"},
     }),
     "a reference with percents": of({"b": {"$ref": "#/$defs/A%5BB%5D"}}, **{"$defs": {"A[B]": {"type": "string"}}}),
+    "a reference with a slash": of({"b": {"$ref": "#/$defs/a~1b"}}, **{"$defs": {"a/b": {"type": "string"}}}),
+    "bounds of draft 4": of(
+        {"n": {"type": "number", "minimum": 1, "exclusiveMinimum": True, "maximum": 9, "exclusiveMaximum": False}},
+        **{"$schema": "http://json-schema.org/draft-04/schema#"},
+    ),
     "a definition that nothing needs": of({"b": {"type": "string"}}, **{"$defs": {"Any": {}, "All": True}}),
     "values of another type": of({"b": {"type": "string", "enum": ["a", None, 1]}}),
     "words about another type": of({"b": {"type": "integer", "pattern": "x", "format": "int64", "minLength": 1}}),
@@ -115,6 +121,7 @@ TAKEN: Final[dict[str, Schema]] = {
 @pytest.mark.parametrize("whose", GRAMMARS)
 @pytest.mark.parametrize("schema", TAKEN.values(), ids=TAKEN)
 def test_a_schema_is_sent_as_it_is_taken(schema: Schema, whose: str) -> None:
+    assert not [*answer_schema_faults(schema)]
     before = copy.deepcopy(schema)
     made = fitted(schema, GRAMMARS[whose])
     JUDGES[whose](made)
@@ -160,6 +167,7 @@ REFUSED: Final[tuple[tuple[Grammar, Schema, str, str], ...]] = (
     (STRICT, {"anyOf": [of({"a": {"type": "string"}})]}, "", "an object at the top"),
     (CLAUDE, of({"a": {"type": "string", "nullable": True}}), "/properties/a/nullable", "a word of OpenAPI"),
     (STRICT, of({"a": {"type": "array", "items": True}}), "/properties/a/items", "says nothing of its type"),
+    (CLAUDE, of({"a": {"type": "string", "const": 1}}), "/properties/a/const", "no value of the type"),
     (STRICT, of({"a": {"type": "string", "enum": [1]}}), "/properties/a/enum", "no value of the type"),
     (STRICT, of({"a": {"type": "object", "properties": {}, "additionalProperties": True}}), "/properties/a",
      "names no properties"),
