@@ -124,9 +124,17 @@ def _in_a_sentence(text: str) -> bool:
     """Tell whether a sentence that is about nothing else says it, or has two numbers, a limit and a count that is
     larger, of what the model is given; or two sentences in a row have one each."""
     sentences = ["" if _OTHER.search(sentence) else sentence for sentence in _SENTENCE.split(text)]
-    return any(map(_SAID_OF_OTHERS_TOO.search, sentences)) or any(
-        _LENGTH.search(said) and _LIMITED.search(said) and len({*_numbers(said)}) > 1
-        for said in (*sentences, *(f"{one} {next_one}" for one, next_one in pairwise(sentences)))
+    if any(map(_SAID_OF_OTHERS_TOO.search, sentences)):
+        return True
+    numbers = [{*_numbers(sentence)} for sentence in sentences]
+    of_length, limited = ([bool(words.search(sentence)) for sentence in sentences] for words in (_LENGTH, _LIMITED))
+    if any(a and b and len(found) > 1 for a, b, found in zip(of_length, limited, numbers, strict=True)):
+        return True
+    return any(
+        ((of_length[i] and limited[j]) or (limited[i] and of_length[j]))
+        and len(numbers[i]) == len(numbers[j]) == 1
+        and numbers[i] != numbers[j]
+        for i, j in pairwise(range(len(sentences)))
     )
 
 

@@ -47,9 +47,8 @@ def fitted_tool(parameters: Mapping[str, Any], grammar: ToolGrammar) -> FittedTo
 @lru_cache(maxsize=_CACHED)
 def _fitted(text: bytes, grammar: ToolGrammar) -> FittedTool:
     given: dict[str, Any] = orjson.loads(text)
-    today = mended(given)
-    made, names = _renamed(_at_top(today) if given else given, grammar.names)
-    made = _whole(made, today)
+    made, names = _renamed(_at_top(mended(given)) if given else given, grammar.names)
+    made = _whole(made, given)
     if grammar.described and given:
         made = _described(made)
     return FittedTool(text if made == given else orjson.dumps(made), names)
@@ -146,9 +145,9 @@ def _whole(made: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
     def placed(target: str) -> str:
         if target not in moved:
-            name = f"moved_{len(moved) + 1}"
+            name = f"moved_{hashlib.sha256(target.encode()).hexdigest()[:8]}"
             moved[target] = f"#/$defs/{name}"
-            known[name] = followed(referred(given, target))
+            known[name] = followed(mended(referred(given, target)))
         return moved[target]
 
     whole: dict[str, Any] = followed(made)

@@ -140,6 +140,7 @@ OTHERWISE = (
     (400, "图片内容过大\uff0c超过10MB", INVALID),
     (429, "您的账户已达到速率限制: 请求token数超过每分钟上限", RATED),
     (400, "tokens超过每分钟限制", INVALID),
+    (400, "Error 12345. The input has a field whose maximum is 400.", INVALID),
     (400, "Invalid token id 151643 in prompt: vocabulary has only 151642 entries", INVALID),
     (400, "Invalid 'user': string too long. Expected a string with maximum length 512, but got 600.", INVALID),
     (400, "Invalid 'messages[3].name': string too long. Expected a string with maximum length 512, got 600.", INVALID),
