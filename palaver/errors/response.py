@@ -97,6 +97,7 @@ def _wording(*patterns: str) -> re.Pattern[str]:
 _ABOVE: Final = frozenset({"array_above_max_length", "string_above_max_length"})
 _OF_THE_CONVERSATION: Final = re.compile(r"(?:messages|input|prompt)\b(?!.*\.(?:name|\w*id|\w*url|\w*data)$)")
 """Matches what OpenAI calls a part of the conversation. Other fields have a longest length, too."""
+_NAMED_FIELD: Final = re.compile(r"'([^']{1,80})': (?:string|array) too long")
 _TOO_LARGE_FOR_ANY_MINUTE: Final = _wording(r"must be reduced in order to run")
 """OpenAI's 429 for a prompt above the whole limit of a minute: waiting cannot help, a shorter prompt can."""
 _CONTENT: Final = _wording(
@@ -226,8 +227,10 @@ def _error_class(status: int, body: ErrorBody) -> ErrorClass:
     decisive = next((_DECISIVE_CODES[code] for code in body.codes if code in _DECISIVE_CODES), None)
     if decisive:
         return decisive
-    if not _ABOVE.isdisjoint(body.codes) and _OF_THE_CONVERSATION.match(body.param or ""):
-        return _C.CONTEXT_WINDOW
+    if not _ABOVE.isdisjoint(body.codes):
+        named = _NAMED_FIELD.search(body.text)
+        if _OF_THE_CONVERSATION.match(body.param or (named[1] if named else "messages")):
+            return _C.CONTEXT_WINDOW
     family = 0 if 200 <= status < 300 else status
     if family in _LENGTH and is_about_length(body.text):
         return _C.CONTEXT_WINDOW

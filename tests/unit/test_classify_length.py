@@ -188,6 +188,10 @@ def test_a_field_that_is_above_its_length_is_part_of_the_conversation_or_not(par
     for code in ("string_above_max_length", "array_above_max_length"):
         body = json.dumps({"error": {"code": code, "param": param, "message": "too long"}}).encode()
         assert classify_response(400, body, {}).error_class == error_class
+        body = json.dumps({"error": {"code": code, "message": f"Invalid '{param}': string too long."}}).encode()
+        assert classify_response(400, body, {}).error_class == error_class
+        body = json.dumps({"error": {"code": code, "message": "it is too long"}}).encode()
+        assert classify_response(400, body, {}).error_class == "context_window"
 
 
 @pytest.mark.parametrize(
