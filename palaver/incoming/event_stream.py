@@ -2,9 +2,10 @@
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 
-LF, CR and CRLF end a line, and an empty line ends an event. What servers do otherwise is taken as meant. Every stream
-that is read here carries JSON: so a value behind a value is another event, though no empty line is between them, and a
-line of JSON is data, though no ``data:`` stands before it.
+LF, CR and CRLF end a line, and an empty line ends an event. What servers do otherwise is taken as meant: a field that
+is indented or in capitals, and ``data:`` twice. Every stream that is read here carries JSON: so a value behind a value
+is another event, though no empty line is between them, and a line of JSON, or of the rest of it, is data, though no
+``data:`` stands before it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 _JSON: Final = (b"{", b"[")
 _VALUE_ENDS: Final = (*(b"%c" % byte for byte in b'}]"0123456789'), b"null", b"true", b"false")
 _GOES_ON: Final = (b",", b":", b"]", b"}")
+_DATA_TWICE: Final = b"data: data:"
+_FIELDS: Final = frozenset((b"data", b"event", b"id", b"retry"))
 
 
 class EventTooLong(ValueError):
@@ -83,7 +86,7 @@ class EventParser:
         lines = data.splitlines()
         if data[-1] != _LF:
             self._wait(data[-1], lines)
-        if self._begun or len(lines) * _DENSE > len(data) + 256:
+        if self._begun or len(lines) * _DENSE > len(data) + 256 or _DATA_TWICE in data:
             return self._feed_slowly(lines)
         events: list[Event] = []
         name, payload = b"", None
@@ -189,11 +192,11 @@ class EventParser:
         value = value.removeprefix(b" ")
         match field:
             case b"data":
-                if self._data and _is_apart(self._data[-1].rstrip(), value.lstrip()):
+                while value.startswith(b"data:"):
+                    value = value[5:].removeprefix(b" ")
+                if self._data and _is_apart(self._data[-1].rstrip(), value):
                     self._end(events, split=True)
-                self._data.append(value)
-                self._size += len(line) + 1
-                self._check()
+                self._add(value)
             case b"event" if self._data:
                 self._later_name = value
             case b"event":
@@ -208,8 +211,18 @@ class EventParser:
                 self._data.append(value)
             case b"id" | b"retry" | b"":
                 pass
+            case _ if self._data and self._data[0].startswith(_JSON) and not _is_apart(self._data[-1].rstrip(), line):
+                self._add(line)
+            case _ if (meant := field.strip().lower()) != field and meant in _FIELDS:
+                self._take_line(meant + b":" + value, events)
             case _:
                 self.foreign = True
+
+    def _add(self, value: bytes) -> None:
+        """Another line of data."""
+        self._data.append(value)
+        self._size += len(value) + 6
+        self._check()
 
     def _end(self, events: list[Event], *, split: bool = False) -> None:
         """The event is complete; with ``split`` although no empty line says so."""
@@ -223,4 +236,5 @@ class EventParser:
 
 def _is_apart(before: bytes, line: bytes) -> bool:
     """Tell whether ``line`` can be no part of the JSON that ends with the line ``before``: two values in a row."""
+    line = line.lstrip()
     return bool(line) and before.endswith(_VALUE_ENDS) and not line.startswith(_GOES_ON)

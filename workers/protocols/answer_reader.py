@@ -8,7 +8,8 @@ known makes it no answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Protocol
+from itertools import compress
+from typing import Any, ClassVar, Final
 
 import orjson
 
@@ -21,9 +22,10 @@ from palaver.vocabulary.limits import limit_of
 
 from .bounds import SMALL, Parts, check_stored, name_of, parsed, too_large, used
 from .calls import Calls
+from .ends import Ends, is_error
 from .oddities import Oddities
 from .port import ModelReply
-from .verbatim import elements
+from .verbatim import apart, elements
 
 _TEXT: Final = limit_of("answer_text")
 _LINE: Final = limit_of("answer_line")
@@ -33,12 +35,6 @@ _UNKNOWN: Final = Usage(model_calls=1)
 _ODD_JSON: Final = "an event is JSON only after it was mended: a character is cut in two, or a number is none"
 _MISSHAPEN: Final = (ValueError, TypeError, AttributeError, KeyError)
 """Exceptions from taking apart JSON of an unforeseen shape."""
-
-
-class Ends(Protocol):
-    """A part of an answer, and whether it is whole."""
-
-    ended: bool
 
 
 class EventStreamReader:
@@ -147,8 +143,9 @@ class EventStreamReader:
             self._mend()
         try:
             if isinstance(document, list):
-                Parts().admit(document)
-                return self.feed("".join(f"data: {raw}\n\n" for raw in elements(body)).encode())[0]
+                text = self._event(body, b"")
+                self._close()
+                return text
             self._anything = self.done = True
             return self._take_in_whole(self._odd.fields(document, "the answer"), body)
         except _MISSHAPEN as error:
@@ -179,19 +176,21 @@ class EventStreamReader:
     def _event(self, payload: bytes, name: bytes) -> str:
         """Take in the data of an event with this name, if it has one; answers its text."""
         try:
-            if len(payload) > SMALL:
-                if payload.startswith(self._ECHOES):
-                    return ""
-                event = parsed(payload)
-            else:
-                event = orjson.loads(payload)
+            if len(payload) > SMALL and payload.startswith(self._ECHOES):
+                return ""
+            event = orjson.loads(payload) if len(payload) <= SMALL else parsed(payload)
         except ValueError:
             return self._take_in_odd(payload, name)
         if type(event) is not dict:
+            if isinstance(event, str):  # the JSON of the event
+                return self._event(event.encode(), name)
+            if isinstance(event, list) and (objects := [isinstance(each, dict) for each in event]) and any(objects):
+                Parts().admit(event)
+                return "".join(self._event(raw.encode(), name) for raw in compress(elements(payload), objects))
             self._events.foreign = True
             self._odd.note("an event is no object")
             return ""
-        if name == b"error" or event.get("error"):
+        if name == b"error" or ((error := event.get("error")) and is_error(error)):
             raise ProviderHTTPError(200, payload)
         self._anything = True
         try:
@@ -205,7 +204,7 @@ class EventStreamReader:
         word = payload.strip()
         if not word:
             return ""
-        if word == b"[DONE]":
+        if word.strip(b"[]").upper() == b"DONE":
             self._close()
             return ""
         if name == b"error":
@@ -217,6 +216,8 @@ class EventStreamReader:
         try:
             parsed(payload := mended(payload))
         except ValueError:
+            if len(pieces := apart(payload)) > 1:
+                return "".join(self._event(piece, name) for piece in pieces)
             raise MalformedResponse("an event of the stream is no JSON: what it said cannot be known") from None
         self._mend()
         return self._event(payload, name)

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -20,6 +20,9 @@ _LONGEST_ID: Final = 128
 """Characters of an id that is kept for its provider."""
 _LONGEST_ELSEWHERE: Final = 64
 """Characters of an id that providers take of one another."""
+_NONE: Final = ("", "{}", "null")
+"""Arguments that say nothing."""
+_BEFORE: Final = ("{}{", "null{")
 _LOOKS: Final = 64
 """Times that one looks whether the arguments of a call are whole."""
 _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -36,7 +39,7 @@ class _Gathered:
         self.name = ""
         self.arguments: list[str] = []
         self.given = ""
-        """The arguments that came at once with the name; those that come in pieces take their place."""
+        """All arguments, as they came at once; those that come in pieces take their place."""
         self.argued = 0
         """Characters of the arguments."""
         self.looked = 0
@@ -86,7 +89,7 @@ class Calls:
     ) -> int | None:
         """More of the call at ``index``; answers its place, None if there is nothing of a call. Without an index, what
         has the same id belongs together. What is said again is not said twice. ``given`` are all arguments, unless
-        pieces of them follow.
+        pieces of them follow, or came and are whole.
 
         Raises:
             TooManyToolCalls: there are more than may be.
@@ -117,7 +120,8 @@ class Calls:
         again = call.says_again(name, arguments)
         if name and name != call.name and not (call.name and call.arguments):
             self._name(call, name)
-        if given:
+        if given and not call.is_whole():
+            self._forget(call)
             self._bound(call, given)
             call.given = given
         if arguments and not (again and call.is_whole()):
@@ -136,8 +140,12 @@ class Calls:
         if index is None:
             return self._place_without_index(said_id, name, arguments)
         place = self._moved.get(index, index)
-        call = self._calls.get(place) if name else None
-        if call is not None and _is_another(call, said_id, name, arguments):
+        call = self._calls.get(place)
+        if call is None and said_id and arguments:  # Some count the parts.
+            same = next((known for known, each in self._calls.items() if each.said_id == said_id), None)
+            if same is not None and name in ("", self._calls[same].name) and not self._calls[same].is_whole():
+                place = self._moved[index] = same
+        elif call is not None and name and _is_another(call, said_id, name, arguments):
             place = self._moved[index] = self.next
         return place
 
@@ -162,6 +170,11 @@ class Calls:
                 f"the name of a tool that is called has more than {limit_of('tool_name')} characters"
             )
         call.name += text
+
+    def _forget(self, call: _Gathered) -> None:
+        """The arguments of the call come anew."""
+        self.length -= call.argued
+        call.arguments, call.argued = [], 0
 
     def _bound(self, call: _Gathered, text: str) -> None:
         call.argued += len(text)
@@ -209,9 +222,34 @@ class Calls:
             while not call_id or call_id in taken:
                 call_id = f"call{next(numbers):05d}"
             taken.add(call_id)
-            arguments = redact("".join(call.arguments) or call.given)
-            calls[index] = ToolCall(id=call_id, name=redact(call.name), arguments=arguments or "{}")
+            arguments = redact(as_meant("".join(call.arguments)) or as_meant(call.given))
+            calls[index] = ToolCall(id=call_id, name=redact(call.name.strip()), arguments=arguments or "{}")
         return calls
+
+
+def as_text(arguments: Any) -> str:
+    """Arguments, or a piece of them, as text: Ollama's own way is an object, which some servers in front of it keep."""
+    return arguments if type(arguments) is str else "" if arguments is None else orjson.dumps(arguments).decode()
+
+
+def as_meant(arguments: str) -> str:
+    """Arguments without what servers put around them: an empty object before the pieces, all of it said again behind
+    them, or a text whose content is the JSON."""
+    text = arguments.strip()
+    if text in _NONE:
+        return ""
+    if text.startswith(_BEFORE):
+        text = text[text.index("{", 1) :]
+    half = len(text) // 2
+    try:
+        if text.startswith('"') and isinstance(inner := orjson.loads(text), str) and inner.lstrip().startswith("{"):
+            return inner
+        if text.startswith("{") and text[:half] == text[half:]:
+            orjson.loads(text[:half])
+            return text[:half]
+    except ValueError:
+        return arguments
+    return text if text.startswith("{") else arguments
 
 
 def id_elsewhere(call_id: str, place: int) -> str:
@@ -228,4 +266,6 @@ def _is_another(call: _Gathered, said_id: str, name: str, arguments: str) -> boo
     """Tell whether a part with a name begins another call than ``call``, which has the same index or id."""
     if said_id and call.said_id not in ("", said_id):
         return True
+    if said_id and name == call.name and call.argued == len("{}"):  # stands for what follows
+        return False
     return bool(call.name) and not call.says_again(name, arguments) and call.is_whole()

@@ -4,6 +4,7 @@ signed what it sent."""
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ Tree = dict[str, "Tree"] | str
 """Objects by their members; anything else is its JSON text."""
 T = TypeVar("T")
 
+_GLUED: Final = re.compile(rb"(?<=\})\s*(?:data:\s*)?(?=\{)")
 _LEVELS: Final = 8
 """Objects within each other that are taken apart; what is deeper is one text."""
 # These pass over the JSON of a part without making what it says: a MiB of numbers in some 3 ms.
@@ -38,6 +40,11 @@ def elements(text: str | bytes) -> list[str]:
         ValueError: it is no array, or no JSON.
     """
     return [str(raw, "utf-8") for raw in _read(_ARRAY, text)]
+
+
+def apart(text: bytes) -> list[bytes]:
+    """The objects in ``text`` that have lost what stood between them, if it is none as a whole."""
+    return _GLUED.split(text)
 
 
 def listed(fields: dict[str, T]) -> list[T | dict[str, T]]:

@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import EmptyCompletion, EmptyTurn, ProviderError, ProviderHTTPError
+from palaver.errors import EmptyCompletion, EmptyTurn, ProviderHTTPError
 from palaver.vocabulary.limits import limit_of
 
 from ..answer_reader import EventStreamReader
 from ..bounds import Parts, too_large
+from ..calls import as_text
+from ..ends import end_of, is_error, require_no_error
 from ..port import WITHHELD, ModelReply
 from ..verbatim import entries, members
 from .opaque import EXTRA, OpaqueFields
@@ -20,12 +22,6 @@ from .opaque import EXTRA, OpaqueFields
 _CHOICES: Final = limit_of("answer_choices")
 _CALLED: Final = ("tool_calls", "function_call")
 """Finish reasons that say that there are calls."""
-_FINISHES: Final = {
-    **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
-    **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), WITHHELD),
-    **dict.fromkeys(("error", "network_error", "insufficient_system_resource"), "error"),
-}
-"""Finish reasons of providers, with the port's name for the same end; any other is an ordinary end."""
 _PLAIN: Final = frozenset(("role", "content", "refusal", "tool_calls"))
 """Fields that most deltas have, none of which is to be sent back unchanged."""
 
@@ -41,6 +37,8 @@ class Completion(EventStreamReader):
         """A choice began, if only an empty one."""
         self._answered = False
         """There was text of an answer, and of a refusal."""
+        self._messages = False
+        """Chunks have messages in place of deltas."""
 
     def _close(self) -> None:
         """The protocol's own end."""
@@ -55,6 +53,8 @@ class Completion(EventStreamReader):
         choices = event.get("choices")
         if type(choices) is not list:
             choices = self._odd.entries(choices, "choices")
+        if not choices:
+            require_no_error(event, payload)
         text = ""
         for place, choice in enumerate(_few(choices)):
             if type(choice) is not dict:
@@ -68,19 +68,35 @@ class Completion(EventStreamReader):
         self._chosen, text = True, ""
         if delta := choice.get("delta"):
             text = self._delta(delta, (event, choice), payload, place)
-        elif (message := choice.get("message")) and not self._content and not self._calls:  # all of it in one event
-            text = self._delta(message, (event, choice), payload, place, whole=True)
+        elif (message := choice.get("message")) and (self._messages or not (self._content or self._calls)):
+            text = self._delta(self._unsaid(message), (event, choice), payload, place, whole=True)
+        elif message is None and (said := choice.get("text")):  # of the older completions
+            text = self._delta({"content": said}, (event, choice), payload, place)
         if finish := choice.get("finish_reason"):
+            if (error := choice.get("error")) and is_error(error):  # OpenRouter
+                raise ProviderHTTPError(200, orjson.dumps({"error": error}))
             self._finish = self._odd.text(finish, "finish_reason") or self._finish
         if usage := choice.get("usage"):  # Kimi
             self._count(usage)
         return text
 
+    def _unsaid(self, message: Any) -> Any:
+        """What of a message is new: the first is all of the answer, most times. Of others, text is more of it, or has
+        what came before once more."""
+        if not self._messages or not isinstance(message, dict):
+            self._messages = True
+            return message
+        content = message.get("content")
+        if isinstance(content, str) and len(content) >= self._length:
+            content = content.removeprefix("".join(self._content))
+        return {"content": content} | ({} if self._calls else {"tool_calls": message.get("tool_calls")})
+
     def _delta(self, delta: Any, around: Sequence[Any], payload: bytes, place: int, *, whole: bool = False) -> str:
         """Take in a delta, or a whole message, of the choice at ``place`` of a document whose JSON is ``payload``;
         ``around`` are both. Answers its text."""
         if type(delta) is not dict:
-            delta = self._odd.fields(delta, "message" if whole else "delta")
+            place_name = "message" if whole else "delta"
+            delta = {"content": delta} if type(delta) is str else self._odd.fields(delta, place_name)
         calls = delta.get("tool_calls")
         if not _PLAIN.issuperset(delta):
             parts = Parts()
@@ -118,8 +134,8 @@ class Completion(EventStreamReader):
                 texts.append(chunk)
                 continue
             chunk = self._odd.fields(chunk, "a part of content")
-            if chunk.get("type") == "thinking":
-                thinking = chunk.get("thinking")
+            if chunk.get("type") in ("thinking", "reasoning"):
+                thinking = chunk.get("thinking") or chunk.get("reasoning") or chunk.get("text")
                 parts.admit(thinking)
                 if isinstance(thinking, str):
                     self._thoughts.append(thinking)
@@ -158,31 +174,32 @@ class Completion(EventStreamReader):
                 index = odd.index(index, "the index of a tool call")
             if type(identity) is int:
                 identity = str(identity)
-            if arguments is not None and type(arguments) is not str:
-                # Ollama's own way, which some servers in front of it keep.
-                arguments = orjson.dumps(arguments).decode()
+            if type(arguments) is not str:
+                arguments = as_text(function.get("parameters") if arguments is None else arguments)
             indexes.append(
                 self._calls.add(
                     index,
                     identity=identity if type(identity) is str else odd.text(identity, "the id of a tool call"),
                     name=name if type(name) is str else odd.text(name, "the name of a tool call"),
-                    arguments=arguments or "",
+                    arguments=arguments,
                 )
             )
         return indexes
 
     def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
         """Take in a chat completion, as the base says."""
-        if document.get("error"):
+        if (error := document.get("error")) and is_error(error):
             raise ProviderHTTPError(200, body)
         self._identify(document)
         if document.get("usage"):
             self._count(document["usage"])
         for place, choice in enumerate(_few(self._odd.entries(document.get("choices"), "choices"))):
             if isinstance(choice, dict):
-                self._finish = self._odd.text(choice.get("finish_reason"), "finish_reason") or "stop"
-                return self._delta(choice.get("message"), (document, choice), body, place, whole=True)
+                text = self._choice(choice, document, body, place)
+                self._finish = self._finish or "stop"
+                return text
             self._odd.note("a choice is no object")
+        require_no_error(document, body)
         return ""
 
     def _count(self, counts: Any) -> None:
@@ -216,11 +233,9 @@ class Completion(EventStreamReader):
             if self.done and (self._anything or not self._events.foreign):
                 raise EmptyTurn if self._chosen else EmptyCompletion
             raise self._cut_off("the stream ended without a finish reason")
-        finish = _FINISHES.get(self._finish.lower(), self._finish)
-        if self._refused and not self._answered and not self._calls and finish != "error":
+        finish = end_of(self._finish)
+        if self._refused and not self._answered and not self._calls:
             finish = WITHHELD  # OpenAI says "stop" of it
-        if finish == "error":
-            raise ProviderError("the model broke off with an error")
         calls = self._calls.whole()
         opaque = self._opaque.whole({index: call.id for index, call in calls.items()}, self._calls.provider_ids())
         may_be_empty = finish in (WITHHELD, "length")

@@ -24,6 +24,8 @@ from ..verbatim import Tree, entries, listed, members, merged, tree, value_of, w
 log = logging.getLogger("palaver.workers.protocols.chat_completions.opaque")
 
 TEXTS: Final = ("reasoning_content", "reasoning")
+_SHOWN: Final = ("thinking", "reasoning_text")
+"""Reasoning that is not sent back: of servers that stand for Ollama, and for Copilot."""
 DETAILS: Final = "reasoning_details"
 BLOCKS: Final = "thinking_blocks"
 EXTRA: Final = "extra_content"
@@ -94,6 +96,8 @@ class OpaqueFields(SentBack):
                 self.grow(len(piece))
                 self._texts.setdefault(name, []).append(piece)
                 thoughts = thoughts or piece
+        if not thoughts:
+            thoughts = next((piece for name in _SHOWN if isinstance(piece := delta.get(name), str) and piece), "")
         lists = [name for name in (DETAILS, BLOCKS) if isinstance(delta.get(name), list | dict)]
         if not lists and delta.get(EXTRA) is None:
             return thoughts

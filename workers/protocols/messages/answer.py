@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import orjson
-
 from palaver.errors import MalformedResponse, ProviderHTTPError
 from palaver.vocabulary.limits import limit_of
 
 from ..answer_reader import EventStreamReader
 from ..bounds import Parts
+from ..calls import as_text
+from ..ends import end_of, is_error, require_no_error
 from ..port import PAUSE, WITHHELD, ModelReply
 from ..verbatim import elements, entries, members
 from .answer_blocks import Block, Blocks
 
-_OUT_OF_WINDOW: Final = "model_context_window_exceeded"
-_FINISHES: Final = {"max_tokens": "length", "refusal": WITHHELD, "pause_turn": PAUSE}
-"""Stop reasons of the protocol, with the port's name for the same end; any other is an ordinary end."""
 _FIELDS: Final = {
     "text_delta": "text",
     "input_json_delta": "partial_json",
@@ -65,7 +62,7 @@ class MessagesReader(EventStreamReader):
                 self._count(message.get("usage"))
             case "message_delta":
                 delta = self._odd.fields(event.get("delta"), "delta")
-                self._stop(delta.get("stop_reason"), delta.get("stop_details"))
+                self._stop(delta.get("stop_reason") or event.get("stop_reason"), delta.get("stop_details"))
                 self._count(event.get("usage"))
             case "message_stop":
                 self.done = True
@@ -73,7 +70,10 @@ class MessagesReader(EventStreamReader):
                 self.done = True
                 return self._take_in_whole(event, payload)
             case "":
+                require_no_error(event, payload)
                 self._odd.note("an event does not say what it is")
+            case "error":
+                require_no_error(event, payload)
         return ""
 
     def _index(self, event: dict[str, Any]) -> int | None:
@@ -119,7 +119,7 @@ class MessagesReader(EventStreamReader):
     def _delta(self, block: Block, field: str, piece: Any) -> str:
         """Take in more of a block; answers its text."""
         if type(piece) is not str:
-            piece = self._odd.text(piece, field)
+            piece = as_text(piece) if field == "partial_json" else self._odd.text(piece, field)
         match field:
             case "text":
                 return self._say_in(block, piece)
@@ -150,13 +150,14 @@ class MessagesReader(EventStreamReader):
 
     def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
         """Take in a message, as the base says."""
-        if document.get("error"):
+        if (error := document.get("error")) and is_error(error):
             raise ProviderHTTPError(200, body)
         self._identify(document)
         self._count(document.get("usage"))
         self._stop(document.get("stop_reason"), document.get("stop_details"))
         content = document.get("content")
         if "stop_reason" not in document and not content:
+            require_no_error(document, body)
             raise MalformedResponse("the answer has neither content nor a stop reason")
         parts = Parts()
         parts.admit(document)
@@ -169,13 +170,14 @@ class MessagesReader(EventStreamReader):
         texts = []
         for block, raw in zip(content, raws, strict=True):
             parts.admit(block)
-            texts.append(self._take(self._odd.fields(block, "a content block"), raw))
+            whole = {"text": block} if isinstance(block, str) else self._odd.fields(block, "a content block")
+            texts.append(self._take(whole, raw))
         self._finish = self._finish or ("tool_use" if self._calls else "end_turn")
         return "".join(texts)
 
     def _take(self, whole: dict[str, Any], raw: str) -> str:
         """A whole block; answers its text."""
-        kind = self._odd.text(whole.get("type"), "the type of a content block")
+        kind = self._odd.text(whole.get("type"), "the type of a content block") or ("text" if "text" in whole else "")
         if not kind:
             return ""
         block, _ = self._blocks.begin(None, kind, raw, "")
@@ -228,9 +230,7 @@ class MessagesReader(EventStreamReader):
             self._finish = "tool_use" if self._calls else "end_turn"
         if not self._finish:
             raise self._cut_off("the stream ended without a stop reason")
-        if self._finish == _OUT_OF_WINDOW:
-            raise ProviderHTTPError(200, orjson.dumps({"type": "error", "error": {"type": _OUT_OF_WINDOW}}))
-        finish = _FINISHES.get(self._finish, self._finish)
+        finish = end_of(self._finish)
         # A limit may have cut the last call off; none of such an answer is made.
         cut = finish in ("length", WITHHELD)
         calls = {} if cut else self._whole_calls(self._blocks.by_index)

@@ -12,6 +12,7 @@ from palaver.errors import MalformedResponse, ProviderError
 from palaver.secrets.redaction import redact
 
 from ..bounds import Parts, parsed
+from ..calls import as_meant
 from ..sent_back import SentBack, admit_part, as_stored, unchanged
 from ..verbatim import members
 from .blocks import BLOCKS
@@ -158,6 +159,7 @@ def _finished(block: Block) -> str:
 
 def _object(text: str) -> str:
     """The JSON text of an object. Raises MalformedResponse if it is none, ResponseTooLarge if it has too much in it."""
+    text = as_meant(text) or "{}"
     try:
         if isinstance(parsed(text.encode()), dict):
             return text

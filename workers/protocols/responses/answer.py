@@ -11,6 +11,8 @@ from palaver.vocabulary.limits import limit_of
 
 from ..answer_reader import EventStreamReader
 from ..bounds import Parts
+from ..calls import as_text
+from ..ends import is_error, require_no_error
 from ..port import WITHHELD, ModelReply
 from ..verbatim import entries, members
 from .answer_items import Item, Items, phase_of
@@ -18,6 +20,7 @@ from .items import PLAIN
 
 _FINISHES: Final = dict.fromkeys(("content_filter", "refusal"), WITHHELD)
 """Reasons of the protocol for an incomplete answer, with the port's name for the same end; any other is a limit."""
+_ENDS: Final = frozenset(f"response.{end}" for end in ("completed", "done", "incomplete", "failed", "cancelled"))
 
 
 class ResponsesReader(EventStreamReader):
@@ -40,7 +43,7 @@ class ResponsesReader(EventStreamReader):
                 self._refused = True
                 return self._say_in(self._item(event, "message"), self._text(event, "delta"))
             case "response.function_call_arguments.delta":
-                self._argue(self._item(event, "function_call"), self._text(event, "delta"))
+                self._calls.add(self._item(event, "function_call").place, arguments=as_text(event.get("delta")))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self._think(self._item(event, "reasoning"), self._text(event, "delta"))
             case "response.reasoning_summary_part.added" if event.get("summary_index"):
@@ -54,27 +57,36 @@ class ResponsesReader(EventStreamReader):
                 item = self._odd.fields(event.get("item"), "item")
                 raw = "" if item.get("type") in PLAIN else members(payload)["item"]
                 return self._take(self._index(event), item, raw, parts)
-            case "response.output_text.done" | "response.refusal.done" as kind:
-                # What came in pieces is said again.
-                said = self._item(event, "message")
-                self._refused = self._refused or kind == "response.refusal.done"
-                text = self._text(event, "text") or self._text(event, "refusal")
-                return "" if said.length else self._say_in(said, text)
+            case "response.output_text.done" | "response.refusal.done":
+                return self._end_part(event, event)
+            case "response.content_part.done":
+                part = self._odd.fields(event.get("part"), "part")
+                return self._end_part(event, part) if part.get("type") in ("output_text", "refusal") else ""
             case "response.function_call_arguments.done":
-                if not (call := self._item(event, "function_call")).argued:
-                    self._argue(call, self._text(event, "arguments"))
-            case "response.completed" | "response.incomplete" | "response.failed":
+                # What came in pieces is said again.
+                self._calls.add(self._item(event, "function_call").place, given=as_text(event.get("arguments")))
+            case str(kind) if kind in _ENDS:
                 Parts().admit(event)
-                return self._end(
-                    self._odd.fields(event.get("response"), "response"), lambda: members(payload)["response"]
-                )
-            case "error":
+                response = self._odd.fields(event.get("response"), "response")
+                return self._end(response, lambda: members(payload)["response"], kind.removeprefix("response."))
+            case "error" | "response.error":
                 raise ProviderHTTPError(200, payload)
             case "":
                 if event.get("object") == "response":  # all of it in one event
                     return self._end(event, lambda: payload)
+                require_no_error(event, payload)
                 self._odd.note("an event does not say what it is")
         return ""
+
+    def _end_part(self, event: dict[str, Any], part: dict[str, Any]) -> str:
+        """A part of a message is whole; answers its text, if nothing of it came in pieces."""
+        item, index = self._item(event, "message"), self._odd.index(event.get("content_index"), "content_index") or 0
+        self._refused = self._refused or bool(part.get("refusal"))
+        if index < item.parts:
+            return ""
+        text, came = self._text(part, "text") or self._text(part, "refusal"), item.length > item.whole
+        item.parts, item.whole = index + 1, item.whole + len(text)
+        return "" if came else self._say_in(item, text)
 
     def _text(self, where: dict[str, Any], name: str) -> str:
         text = where.get(name)
@@ -94,12 +106,12 @@ class ResponsesReader(EventStreamReader):
         """Return the item of this kind that an event is about; it begins with this event if that was not said."""
         try:
             item = self._items.known[event["output_index"]]
-            if item.kind == kind:
+            if item.kind == kind and event.get("item_id", item.identity) == item.identity:
                 return item
         except (KeyError, TypeError):
             pass
         index = self._index(event)
-        if (known := self._items.at(index, kind)) is not None:
+        if (known := self._items.named(self._items.at(index, kind), event.get("item_id"), kind)) is not None:
             return known
         self._odd.note("an item goes on that did not begin")
         return self._begin(index, {"id": event.get("item_id")}, kind)
@@ -109,8 +121,13 @@ class ResponsesReader(EventStreamReader):
         item = self._items.begin(index, kind, self._text(first, "id"))
         item.phase = phase_of(first)
         if kind == "function_call":
-            self._calls.add(item.place, identity=self._text(first, "call_id"), name=self._text(first, "name"))
+            self._call(item, first)
         return item
+
+    def _call(self, item: Item, fields: dict[str, Any]) -> None:
+        """Take in what a call says at once: at its beginning, at its end, or at both."""
+        identity, name = self._text(fields, "call_id"), self._text(fields, "name")
+        self._calls.add(item.place, identity=identity, name=name, given=as_text(fields.get("arguments")))
 
     def _take(self, index: int | str | None, whole: dict[str, Any], raw: str, parts: Parts) -> str:
         """An item that is whole; answers what of its text did not come in pieces."""
@@ -120,7 +137,8 @@ class ResponsesReader(EventStreamReader):
         if not kind:
             self._odd.note("an item does not say what it is")
             return ""
-        item, identity = self._items.at(index, kind), self._text(whole, "id")
+        identity = self._text(whole, "id")
+        item = self._items.named(self._items.at(index, kind), identity, kind)
         if item is not None and item.ended and identity == item.identity:
             self._odd.note("an item ends twice")
             return ""
@@ -135,10 +153,7 @@ class ResponsesReader(EventStreamReader):
                 text = "".join(self._text(part, "text") or self._text(part, "refusal") for part in content)
                 return "" if item.length else self._say_in(item, text)
             case "function_call":
-                # What its beginning said is said again.
-                self._calls.add(item.place, identity=self._text(whole, "call_id"), name=self._text(whole, "name"))
-                if not item.argued and (arguments := whole.get("arguments")):
-                    self._argue(item, arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode())
+                self._call(item, whole)
             case _:
                 self._items.keep(item, raw)
                 if not item.thought:
@@ -152,13 +167,9 @@ class ResponsesReader(EventStreamReader):
             return [{"text": text}]
         return [self._odd.fields(part, f"a part of {name}") for part in self._odd.entries(text, name)]
 
-    def _argue(self, item: Item, text: str) -> None:
-        item.argued = True
-        self._calls.add(item.place, arguments=text)
-
     def _think(self, item: Item, text: str) -> None:
-        item.thought = True
         if text:
+            item.thought = True
             self._thoughts.append(text)
 
     def _say_in(self, item: Item, text: str) -> str:
@@ -168,23 +179,27 @@ class ResponsesReader(EventStreamReader):
 
     def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
         """Take in a response, as the base says."""
+        if document.get("output") is None:
+            require_no_error(document, body)
         text = self._end(document, lambda: body)
         self._thoughts.clear()
         return text
 
-    def _end(self, response: dict[str, Any], raw: Any) -> str:
-        """The answer is over; ``raw`` gives its JSON. Answers the text of those items that did not come before."""
+    def _end(self, response: dict[str, Any], raw: Any, status: str = "") -> str:
+        """The answer is over; ``raw`` gives its JSON, and the event its ``status``, where the answer does not. Answers
+        the text of those items that did not come before."""
+        status = self._text(response, "status") or status
         self._identify(response)
         self._count(response.get("usage"))
-        if response.get("error") or response.get("status") == "failed":
-            Parts().admit(response)
-            raise ProviderHTTPError(200, f'{{"error":{members(raw()).get("error", "null")}}}'.encode())
+        error = response.get("error")
+        if (error and is_error(error)) or status in ("failed", "cancelled"):
+            raise ProviderHTTPError(200, orjson.dumps({"error": error}))
         text = ""
         items = response.get("output")
         if items and len(items) > self._items.ended:
             text = self._take_rest(self._odd.entries(items, "output"), response, raw)
         self._finish = "end"
-        if response.get("status") == "incomplete":
+        if status == "incomplete":
             details = self._odd.fields(response.get("incomplete_details"), "incomplete_details")
             self._finish = _FINISHES.get(self._text(details, "reason"), "length")
         self.done = True
@@ -224,7 +239,7 @@ class ResponsesReader(EventStreamReader):
 
     def _ended(self) -> ModelReply:
         """The reply, as the base says."""
-        if not self._finish and self._closed and self._items.ended:
+        if not self._finish and self._closed and (self._content or self._calls):
             self._odd.note("the answer does not say that it is complete")
             self._finish = "end"
         if not self._finish:

@@ -17,7 +17,7 @@ _LONGEST_PHASE: Final = 64
 class Item:
     """One item."""
 
-    __slots__ = ("argued", "ended", "identity", "kind", "length", "phase", "place", "raw", "thought")
+    __slots__ = ("ended", "identity", "kind", "length", "parts", "phase", "place", "raw", "thought", "whole")
 
     def __init__(self, place: int, kind: str, identity: str) -> None:
         self.place = place
@@ -27,10 +27,12 @@ class Item:
         """Its JSON, of one that is sent back as it is."""
         self.length = 0
         """Characters of a message's text."""
+        self.parts = self.whole = 0
+        """Parts of it that are whole, and their characters."""
         self.phase = ""
         """The phase of the turn in which a message came; the provider wants it back."""
-        self.argued = self.thought = self.ended = False
-        """True once arguments came in pieces; once reasoning did; once the item is whole."""
+        self.thought = self.ended = False
+        """True once reasoning came in pieces; once the item is whole."""
 
 
 class Items(SentBack):
@@ -56,6 +58,14 @@ class Items(SentBack):
         if index is not None and item is None:
             return None
         return next((each for each in reversed(self.by_index.values()) if each.kind == kind and not each.ended), None)
+
+    def named(self, item: Item | None, name: object, kind: str) -> Item | None:
+        """``item``, unless another of this kind that is not whole has this name: some servers number all alike."""
+        if isinstance(name, str) and name and (item is None or item.identity != name):
+            other = self.known.get(name)
+            if other is not None and other.kind == kind and not other.ended:
+                return other
+        return item
 
     def find(self, place: int, identity: str, kind: object) -> Item | None:
         """The item that an answer has at ``place``, if it has come: of its name, its place, or the first of its kind
