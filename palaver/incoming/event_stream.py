@@ -30,7 +30,6 @@ _BOM: Final = b"\xef\xbb\xbf"
 _JSON: Final = (b"{", b"[")
 _VALUE_ENDS: Final = (*(b"%c" % byte for byte in b'}]"0123456789'), b"null", b"true", b"false")
 _GOES_ON: Final = (b",", b":", b"]", b"}")
-_DATA_TWICE: Final = b"data: data:"
 _FIELDS: Final = frozenset((b"data", b"event", b"id", b"retry"))
 
 
@@ -86,7 +85,7 @@ class EventParser:
         lines = data.splitlines()
         if data[-1] != _LF:
             self._wait(data[-1], lines)
-        if self._begun or len(lines) * _DENSE > len(data) + 256 or _DATA_TWICE in data:
+        if self._begun or len(lines) * _DENSE > len(data) + 256:
             return self._feed_slowly(lines)
         events: list[Event] = []
         name, payload = b"", None
@@ -95,7 +94,7 @@ class EventParser:
                 if payload is not None:
                     events.append((payload, name, None))
                 name, payload = b"", None
-            elif payload is None and line.startswith(b"data: "):
+            elif payload is None and line.startswith(b"data: {"):
                 payload = line[6:]
             elif payload is None and line.startswith(b"event: "):
                 name = line[7:]
@@ -192,7 +191,7 @@ class EventParser:
         value = value.removeprefix(b" ")
         match field:
             case b"data":
-                while value.startswith(b"data:"):
+                if value.startswith(b"data:"):
                     value = value[5:].removeprefix(b" ")
                 if self._data and _is_apart(self._data[-1].rstrip(), value):
                     self._end(events, split=True)

@@ -30,7 +30,6 @@ from .verbatim import apart, elements
 _TEXT: Final = limit_of("answer_text")
 _LINE: Final = limit_of("answer_line")
 _END: Final = b"\n\n"
-"""The end of an event."""
 _UNKNOWN: Final = Usage(model_calls=1)
 _ODD_JSON: Final = "an event is JSON only after it was mended: a character is cut in two, or a number is none"
 _MISSHAPEN: Final = (ValueError, TypeError, AttributeError, KeyError)
@@ -176,15 +175,15 @@ class EventStreamReader:
     def _event(self, payload: bytes, name: bytes) -> str:
         """Take in the data of an event with this name, if it has one; answers its text."""
         try:
-            if len(payload) > SMALL and payload.startswith(self._ECHOES):
+            if (large := len(payload) > SMALL) and payload.startswith(self._ECHOES):
                 return ""
-            event = orjson.loads(payload) if len(payload) <= SMALL else parsed(payload)
+            event = parsed(payload) if large else orjson.loads(payload)
         except ValueError:
             return self._take_in_odd(payload, name)
         if type(event) is not dict:
             if isinstance(event, str):  # the JSON of the event
                 return self._event(event.encode(), name)
-            if isinstance(event, list) and (objects := [isinstance(each, dict) for each in event]) and any(objects):
+            if isinstance(event, list) and any(objects := [isinstance(each, dict) for each in event]):
                 Parts().admit(event)
                 return "".join(self._event(raw.encode(), name) for raw in compress(elements(payload), objects))
             self._events.foreign = True
@@ -217,6 +216,7 @@ class EventStreamReader:
             parsed(payload := mended(payload))
         except ValueError:
             if len(pieces := apart(payload)) > 1:
+                Parts().admit(pieces)
                 return "".join(self._event(piece, name) for piece in pieces)
             raise MalformedResponse("an event of the stream is no JSON: what it said cannot be known") from None
         self._mend()

@@ -106,7 +106,7 @@ class ResponsesReader(EventStreamReader):
         """Return the item of this kind that an event is about; it begins with this event if that was not said."""
         try:
             item = self._items.known[event["output_index"]]
-            if item.kind == kind and event.get("item_id", item.identity) == item.identity:
+            if item.kind == kind and not self._items.alike:
                 return item
         except (KeyError, TypeError):
             pass

@@ -43,6 +43,8 @@ class Items(SentBack):
         self.by_index: dict[int, Item] = {}
         self.known: dict[int | str | None, Item] = {}
         """The newest item at each index, with each name, and the newest of all, at None."""
+        self.alike = False
+        """Items began at an index where another one was not whole."""
 
     @property
     def ended(self) -> int:
@@ -83,6 +85,7 @@ class Items(SentBack):
         known = None if index is None else self.known.get(index)
         if known is not None and not known.ended and (known.kind, known.identity) == (kind, identity):
             return known
+        self.alike = self.alike or (known is not None and not known.ended)
         place = index if isinstance(index, int) and known is None else max(self.by_index, default=-1) + 1
         admit_part(self.by_index, "items")
         item = self.by_index[place] = Item(place, kind, identity)
