@@ -23,8 +23,8 @@ BLOCKS: Mapping[str, frozenset[str]] = {
     "document": frozenset({"source", "title", "context", "citations", "cache_control"}),
     "thinking": frozenset({"thinking", "signature"}),
     "redacted_thinking": frozenset({"data"}),
-    "tool_use": frozenset({"id", "name", "input", "cache_control"}),
-    "server_tool_use": frozenset({"id", "name", "input", "cache_control"}),
+    "tool_use": frozenset({"id", "name", "input", "caller", "cache_control"}),
+    "server_tool_use": frozenset({"id", "name", "input", "caller", "cache_control"}),
     "tool_result": frozenset({"tool_use_id", "content", "is_error", "cache_control"}),
 }
 """Kinds of blocks, and what each may have beside its type."""
