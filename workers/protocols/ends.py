@@ -1,4 +1,4 @@
-"""How answers end: the reasons that models give, and errors in place of answers, as all kinds of servers write them."""
+"""Ends of answers: the reasons that models give, and errors in place of answers, as all kinds of servers write them."""
 
 from __future__ import annotations
 

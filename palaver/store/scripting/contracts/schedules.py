@@ -46,7 +46,7 @@ class ClaimedTick:
     claimed_at: int
     """The time at which it was claimed first, ms."""
     updated: Json
-    """Who last put or resumed the schedule, and when."""
+    """The last put or resumption of the schedule: by which name, and when."""
 
 
 @dataclass(frozen=True, slots=True)
