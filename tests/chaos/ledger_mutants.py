@@ -30,7 +30,12 @@ LEDGER_MUTANTS: Final = by_name(
         "",
     ),
     _mutant("an unknown price that is none", _USAGE, "Ledger.UNPRICED .. row, used.model_calls", "'cost' .. row, 0"),
-    _mutant("another's key", _LEDGER, "SUBMITTER or Ledger.NONE", "Ledger.NONE"),
+    _mutant(
+        "another's key",
+        _LEDGER,
+        "SUBMITTER and (SUBMITTER:match('^([%w_.-]+)/') or SUBMITTER) or Ledger.NONE",
+        "Ledger.NONE",
+    ),
     _mutant("a day without an end of rows", _LEDGER, "if rows > Limit.USAGE_ROWS then", "if false then"),
     _mutant("a ledger that stays for ever", _LEDGER, "if rows == 1 then", "if rows == 0 then"),
     _mutant("the day after", _LEDGER, "math.floor(NOW / 86400000)", "math.ceil(NOW / 86400000)"),

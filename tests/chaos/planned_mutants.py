@@ -26,8 +26,8 @@ PLANNED_MUTANTS: Final = by_name(
     _mutant(
         "a tick that is submitted under no key",
         "api/operations/schedules/scheduler.py",
-        "(await begin(self._backend, submission, caller, key=_key(claimed))).run_id",
-        "(await begin(self._backend, submission, caller)).run_id",
+        "(await begin(self._backend, submission, caller, key=_key(claimed), voices=voices)).run_id",
+        "(await begin(self._backend, submission, caller, voices=voices)).run_id",
         _TICK_KILLS,
     ),
     _mutant(

@@ -38,15 +38,15 @@ PROTOCOL_MUTANTS: Final = by_name(
     _mutant(
         "a call without an end that is made",
         "test_messages_answer.py",
-        f"{_PROTOCOLS}event_stream.py",
-        "if not all(parts[index].ended for index in calls):",
-        "if False:",
+        f"{_PROTOCOLS}answer_reader.py",
+        "                if not self._calls.is_whole(index):\n",
+        "                if False:\n",
     ),
     _mutant(
         "a refusal that is taken for an answer",
         "test_messages_answer.py",
-        f"{_PROTOCOLS}messages/answer.py",
-        '"refusal": WITHHELD, ',
+        f"{_PROTOCOLS}ends.py",
+        '"refusal", ',
         "",
     ),
     _mutant(

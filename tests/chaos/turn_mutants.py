@@ -39,7 +39,7 @@ TURN_MUTANTS: Final = by_name(
         "steps in flight for ever", _TURNS, "if more < 0 then redis.call('ZREM'", "if false then redis.call('ZREM'"
     ),
     _mutant("nobody who is let go at his cap", _TURNS, "        land(owner)\n", ""),
-    _mutant("a claim that makes no room", f"{_LUA}claim.lua", "    opened[step.queue] = true\n", ""),
+    _mutant("a claim that makes no room", f"{_LUA}claim.lua", "    opened[step.queue] = CLAIM\n", ""),
     _mutant(
         "who waits for a turn is passed by",
         f"{_LUA}_in_place.lua",
