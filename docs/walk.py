@@ -163,8 +163,7 @@ WALK: Final = (
             Stop(
                 "workers/models/model.py",
                 ("ModelPort._read_stream",),
-                "A stream is read by the protocol's reader, piece by piece. What came says that it is one, not its "
-                "label.",
+                "The protocol's reader takes in a stream, piece by piece.",
             ),
             Stop(
                 _STEPS + "answer_stream.py",

@@ -181,11 +181,7 @@ _beside: ContextVar[Secrets | None] = ContextVar("beside", default=None)
 _everywhere: Secrets | None = None
 
 
-def _no_name(text: str) -> bool:
-    return False
-
-
-_names: ContextVar[Callable[[str], bool]] = ContextVar("names", default=_no_name)
+_names: ContextVar[list[Callable[[str], bool]] | None] = ContextVar("names", default=None)
 
 
 def register_secrets(values: Iterable[str | None]) -> None:
@@ -200,12 +196,15 @@ def register_secrets(values: Iterable[str | None]) -> None:
 @contextmanager
 def redaction_scope() -> Iterator[None]:
     """Around the work for one conversation: ``add_secrets`` and ``add_names`` hold until its end."""
-    token, named = _beside.set(None), _names.set(_no_name)
+    names: list[Callable[[str], bool]] = []
+    token, named = _beside.set(None), _names.set(names)
     try:
         yield
     finally:
         _beside.reset(token)
         _names.reset(named)
+        # Tasks that were begun in it keep a copy of the context, and would keep what the work has read.
+        names.clear()
 
 
 def add_secrets(secrets: Secrets) -> None:
@@ -216,12 +215,14 @@ def add_secrets(secrets: Secrets) -> None:
 def add_names(has_name: Callable[[str], bool]) -> None:
     """Until the end of the ``redaction_scope`` that this is called in, take no text that ``has_name`` knows for a key:
     names of tools may look like one."""
-    _names.set(has_name)
+    names = _names.get()
+    assert names is not None, "called outside of a redaction_scope"
+    names[:] = [has_name]
 
 
 def is_name(text: str) -> bool:
     """Tell whether it is the name of a tool of the conversation that this process works for."""
-    return _names.get()(text)
+    return any(has_name(text) for has_name in _names.get() or ())
 
 
 def add_secrets_everywhere(secrets: Secrets | None) -> None:

@@ -243,8 +243,11 @@ async def test_a_service_that_is_out_is_waited_for_by_all_and_asked_by_one(worke
     crm = Crm(*[refused() for _ in range(5)])
     its = crm.tool(retry=RetryPolicy(), limit_key="crm")
     async with worker(its) as tools:
-        runs = [await tools.ask(its) for _ in range(6)]
-        shown = [await tools.attempt(call) for _, (call,) in runs]
+        runs, shown = [], []
+        for _ in range(6):
+            run_id, (call,) = await tools.ask(its)
+            runs.append((run_id, (call,)))
+            shown.append(await tools.attempt(call))
         assert [each.partition(" ")[0] for each in shown] == ["RETRY"] * 4 + ["waits"] * 2
         assert crm.calls == 5
         run = await tools.driver.get(runs[5][0])
@@ -301,10 +304,10 @@ async def test_an_outage_has_its_patience(worker: Worker) -> None:
     crm = Crm(*[refused() for _ in range(5)])
     its = crm.tool(retry=RetryPolicy(patience=RetryPolicy.parse({"patience": 0}).patience), limit_key="crm")
     async with worker(its) as tools:
-        runs = [await tools.ask(its) for _ in range(6)]
-        for _, (call,) in runs:
+        for _ in range(6):
+            run_id, (call,) = await tools.ask(its)
             await tools.attempt(call)
-        error_class, text = await told(tools.driver, runs[5][0])
+        error_class, text = await told(tools.driver, run_id)
     assert (error_class, crm.calls) == ("connection", 5)
     assert text == (
         "The connection to the tool's service failed. Gave up: waited 0 s for the outage to end, the policy allows 0 s."
@@ -321,8 +324,8 @@ async def test_tenants_take_turns_at_a_service(worker: Worker) -> None:
             _, (held,) = await tools.ask(its)
             lease = await tools.driver.claim(held)
             await tools.limiter.admit(lease, "tool:crm", 0)
-            many = [await tools.ask(its) for _ in range(4)]
-            for _, (call,) in many:
+            for _ in range(4):
+                _, (call,) = await tools.ask(its)
                 await tools.attempt(call)
         with within(TWO):
             run_id, (call,) = await tools.ask(its)

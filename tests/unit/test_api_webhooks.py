@@ -11,7 +11,7 @@ from palaver.config.settings import Settings
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.webhooks.delivery_records import RecordedAttempt
 from palaver.vocabulary.limits import limit_of
-from tests.unit.api_world import SETTINGS, WEBHOOK_ID, World, assert_problem, world
+from tests.unit.api_world import SETTINGS, World, assert_problem, world
 
 URL = "https://example.org/hook"
 LOCAL = "http://receiver.internal:9000/hook"
@@ -62,9 +62,10 @@ async def test_one_is_made_read_changed_and_removed(api: World) -> None:
     ],
 )  # fmt: skip
 async def test_nothing_is_sent_to_such_an_address(api: World, url: str, why: str) -> None:
+    webhook = await made(api)
     for answer in (
         await api.client.post("/v1/webhooks", json={"url": url}),
-        await api.client.patch(f"/v1/webhooks/{WEBHOOK_ID}", json={"url": url}),
+        await api.client.patch(f"/v1/webhooks/{webhook['id']}", json={"url": url}),
     ):
         problem = assert_problem(answer, 422, "validation_error")
         assert problem["errors"][0]["pointer"] == "/url"

@@ -135,7 +135,8 @@ def test_say_and_tokens_set_the_length(client: Client) -> None:
     assert client.answer("tokens-1", "hi") == "echo:"
     assert client.choice("say-9", max_tokens=2) == {
         "index": 0,
-        "message": {"role": "assistant", "content": "w1 w2"},
+        "message": {"role": "assistant", "content": "w1 w2", "refusal": None, "annotations": []},
+        "logprobs": None,
         "finish_reason": "length",
     }
 

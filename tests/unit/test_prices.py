@@ -15,6 +15,7 @@ from palaver.schemas.models import AgentSpec, Usage
 from palaver.vocabulary.step_kinds import MODEL
 from workers.models.call_clock import CallProgress
 from workers.models.model import ModelPort
+from workers.models.refused_tools import RefusedTools
 from workers.protocols import CHAT_COMPLETIONS, AnswerReader, ModelReply
 from workers.steps.conversations import CachedConversation
 from workers.steps.histograms import Histograms
@@ -156,6 +157,7 @@ class Providers(ModelPort):
 async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -> float | None:
     """What an attempt costs that asks these models, one after another."""
     runtime: Any = SimpleNamespace(
+        refused_tools=RefusedTools(),
         model=Providers(usages or [{"prompt_tokens": 1_000_000}] * len(asked)),
         limiter=SimpleNamespace(permit=lambda *_: SimpleNamespace(begin_call=lambda: None)),
         tools=(),

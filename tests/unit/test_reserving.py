@@ -14,6 +14,7 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL
 from tests.unit.test_prices import Providers
 from workers.models.call_clock import CallProgress
+from workers.models.refused_tools import RefusedTools
 from workers.protocols import CHAT_COMPLETIONS, CallSettings, ModelReply
 from workers.steps.conversations import CachedConversation
 from workers.steps.histograms import Histograms
@@ -35,6 +36,7 @@ class Attempt:
         self._answers = list(answers)
         permit = SimpleNamespace(begin_call=lambda: None, leave_uncalled=self.leave_uncalled)
         runtime: Any = SimpleNamespace(
+            refused_tools=RefusedTools(),
             model=self.model,
             terms=self.model,
             limiter=SimpleNamespace(permit=lambda *_: permit),

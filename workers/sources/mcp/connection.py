@@ -277,7 +277,7 @@ class McpConnection:
             answer = await self._begun(channel, named)
         version = answer["result"].get("protocolVersion")
         if version not in OLDER:
-            raise RequestRefused(f"it speaks {str(version)[:40]!r}, which nobody here does")
+            raise RequestRefused(f"it speaks {str(version)[:40]!r}, and none of ours")
         self.server = name_in(answer["result"])
         await channel.notify(notification("notifications/initialized", {}), {})
         return False

@@ -34,6 +34,8 @@ local opened = {}
 local CLAIM, ON_ITS_WAY = 'claim', 'on its way'
 -- Claims are in a row as long as each comes within so many ms of the one before: then workers have places that are free.
 local IN_A_ROW = 50
+-- A delivery that is older (ms) waits for a place.
+local WAITS = 1000
 
 local function fly(owner, run, name, steps)
   local of, step = flown[owner] or {}, flight_of(run, name)
@@ -66,7 +68,7 @@ local function is_full(queue)
   local delivered = redis.call('ZCARD', ready(queue))
   if delivered == 0 or queue == Queue.MODEL then return delivered >= Queue.WINDOW end
   return delivered >= Queue.AT_ONCE or redis.call('EXISTS', turns(queue)) == 1
-    or NOW - redis.call('ZRANGE', ready(queue), 0, 0, 'WITHSCORES')[2] > IN_A_ROW
+    or NOW - redis.call('ZRANGE', ready(queue), 0, 0, 'WITHSCORES')[2] > WAITS
 end
 
 -- A tenant's virtual time goes on by what a step costs, the slower the more weight he has.
