@@ -44,14 +44,14 @@ def test_the_prompt_has_the_tools_of_the_agent_and_those_of_the_client(
     openhands: OpenHandsClient, cluster: Cluster
 ) -> None:
     newer = openhands.generation == "1.58.2"
-    show = {"name": "show_it", "description": "Show it.", "parameters": {"type": "object", "properties": {}}}
+    show = {"name": "show_all", "description": "Show it.", "parameters": {"type": "object", "properties": {}}}
     options: dict[str, Any] = {"client_tools": [show]} if newer else {}
     conversation = open_conversation(openhands, cluster, "echo", "calculator", **options)
     conversation.call("send_message", "hello")
     conversation.run()
     prompt = next(event for event in conversation.do("events") if event["kind"] == "SystemPromptEvent")
     names = [tool["title"] for tool in prompt["tools"]]
-    assert names == ["calculator", "finish", "think", *(["show_it"] if newer else [])]
+    assert names == ["calculator", "finish", "think", *(["show_all"] if newer else [])]
     assert all(tool["description"] for tool in prompt["tools"])
     conversation.leave()
 
