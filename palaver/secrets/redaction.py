@@ -180,8 +180,8 @@ _known = Secrets()
 _beside: ContextVar[Secrets | None] = ContextVar("beside", default=None)
 _everywhere: Secrets | None = None
 
-
 _names: ContextVar[list[Callable[[str], bool]] | None] = ContextVar("names", default=None)
+"""What knows the names of tools in the scope: a list, which the scope empties when it ends."""
 
 
 def register_secrets(values: Iterable[str | None]) -> None:

@@ -171,8 +171,7 @@ class ModelPort(ModelTerms):
     async def _first(
         self, stream: AsyncIterator[bytes], most_bytes: int, clock: CallClock, on_begin: Callable[[], None]
     ) -> bytes:
-        """The first piece of an answer in which there is something; empty for none. What stands before that keeps a
-        connection open."""
+        """The first piece with something in it, without what only keeps a connection open; empty for none."""
         async for data in stream:
             clock.read(len(data))
             if clock.progress.received == len(data):
