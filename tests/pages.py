@@ -6,6 +6,8 @@ process. What it says in their place is learned from the answers and put into th
 
 from __future__ import annotations
 
+import ast
+import gc
 import re
 import subprocess
 from collections.abc import Iterator
@@ -25,6 +27,19 @@ def files(*patterns: str) -> list[Path]:
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     return sorted(ROOT / name for name in set(names) if (ROOT / name).exists())
+
+
+def syntax(path: Path) -> ast.Module:
+    """The syntax tree of a module.
+
+    The parser of CPython 3.11 fails ("AST constructor recursion depth mismatch") if it is called again while it works;
+    a finalizer does so that prints a traceback. So none runs meanwhile.
+    """
+    gc.disable()
+    try:
+        return ast.parse(path.read_text())
+    finally:
+        gc.enable()
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:

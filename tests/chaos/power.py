@@ -14,6 +14,7 @@ from pathlib import Path
 
 from palaver.schemas.models import Run
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 EVERYSEC = 1.0
 """Seconds of writes that `appendfsync everysec` may lose."""
@@ -23,7 +24,8 @@ class Power:
     """Cuts the power of the cluster's own Redis.
 
     A kill alone leaves what was written with the kernel. With `everysec` a random part of what was written in the last
-    second goes, as a rule in the middle of a record. With `always` every write that was answered is on the
+    second goes, as a rule in the middle of a record; and what the server held back, as it does for up to two seconds
+    where the disk is slow, is gone with the process. With `always` every write that was answered is on the
     disk, so that only one that was not answered yet can be torn: a part of a record is added.
     """
 
@@ -32,6 +34,7 @@ class Power:
         self._chance = chance
         self._policy = policy
         self._sizes: deque[tuple[float, Path, int]] = deque()
+        """Up to when all that was answered was in the file, and the file with its size then or later."""
         self._looking = threading.Lock()
         self.lost_bytes = 0
         self._lost: list[tuple[float, float]] = []
@@ -94,13 +97,18 @@ class Power:
     def _apply(self) -> None:
         with self._cluster.redis() as server:
             server.config_set("appendfsync", self._policy)
-        self._note()
+        eventually(self._note, why="the server always holds writes back")
 
-    def _note(self) -> None:
+    def _note(self) -> bool:
+        """Note how long the file is, and return True, if it has all that was answered."""
         now, path = time.monotonic(), self._file()
+        with self._cluster.redis() as server:
+            if server.info("persistence")["aof_buffer_length"]:
+                return False
         self._sizes.append((now, path, path.stat().st_size))
-        while self._sizes[0][0] < now - 2 * EVERYSEC:
+        while len(self._sizes) > 1 and self._sizes[1][0] < now - EVERYSEC:
             self._sizes.popleft()
+        return True
 
     def _file(self) -> Path:
         """The newest part of the append-only file."""

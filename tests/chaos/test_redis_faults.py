@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from palaver.client import NotFound, Palaver
-from palaver.events import Event, StreamRewound, read_event
+from palaver.events import Event, MessageDelta, StreamRewound, read_event
 from palaver.stack.redis_server import RedisServer
 from tests.chaos.load import TOOLS, Load
 from tests.chaos.power import Power
@@ -217,7 +217,8 @@ def cut_power(cluster: Cluster, policy: str, cuts: int) -> None:
             assert power.may_be_lost(watcher.ended) or watcher.unknown == (watcher.run_id in unknown)
             # Whose stream had ended before the cut cannot be told.
             if not watcher.unknown and not power.may_be_lost(watcher.ended):
-                assert watcher.events == [read_event(each.to_json()) for each in cluster.events(watcher.run_id)]
+                told = [read_event(each.to_json()) for each in cluster.events(watcher.run_id)]
+                assert with_whole_text(watcher.events) == with_whole_text(told)
     counts = {
         "power cuts": cuts,
         "bytes lost": power.lost_bytes,
@@ -226,7 +227,8 @@ def cut_power(cluster: Cluster, policy: str, cuts: int) -> None:
         "streams rewound": sum(watcher.rewound for watcher in watchers),
     }
     if policy == "everysec":
-        assert counts["streams rewound"], counts
+        # Whether a watcher had seen a lost event is a matter of chance, but not in many cuts.
+        assert cuts == 1 or counts["streams rewound"], counts
         known = cluster.submitted.copy()
         cluster.submitted[:] = [run_id for run_id in known if power.spared(cluster.run(run_id))]
         counts["runs spared"] = len(cluster.submitted)
@@ -236,6 +238,18 @@ def cut_power(cluster: Cluster, policy: str, cuts: int) -> None:
         assert not counts["streams rewound"]
     print(policy, counts)
     record(f"power cut, {policy}", seed=seed, counts=counts)
+
+
+def with_whole_text(events: Iterable[Event]) -> list[Event]:
+    """Deltas that follow on each other as one: a watcher that is slower than the stream gets fewer of them."""
+    found: list[Event] = []
+    for event in events:
+        before = found[-1] if found else None
+        if isinstance(event, MessageDelta) and isinstance(before, MessageDelta):
+            found.pop()
+            event = event.model_copy(update={"text": before.text + event.text})
+        found.append(event)
+    return found
 
 
 def forgotten(cluster: Cluster, load: Load, power: Power) -> set[str]:

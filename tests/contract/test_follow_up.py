@@ -21,6 +21,7 @@ from palaver.store.redis import keys
 from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import StoreDriver
+from tests.pages import syntax
 
 TREE = Path(__file__).parents[2]
 
@@ -78,7 +79,7 @@ def _reads(folder: str) -> Iterator[str]:
     for path in sorted((TREE / folder).rglob("*.py")):
         place = str(path.relative_to(TREE))
         if not place.startswith("palaver/store/"):
-            names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+            names = {node.attr for node in ast.walk(syntax(path)) if isinstance(node, ast.Attribute)}
             yield from (f"{place}: {name}" for name in names & {"deliveries", "next_run"})
 
 

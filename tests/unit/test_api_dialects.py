@@ -17,6 +17,7 @@ from api.app import create_app
 from api.dialects import Dialect, dialect_of
 from api.native import NATIVE
 from palaver.config.settings import Settings
+from tests.pages import syntax
 from tests.unit import toy_dialect
 from tests.unit.api_world import BODY, RUN_ID, SETTINGS, LiveRequest, World, assert_problem, world
 from tests.unit.toy_dialect import TOY
@@ -144,7 +145,7 @@ async def test_it_is_in_the_document() -> None:
 
 
 def test_it_needs_neither_store_nor_workers_nor_our_dialect() -> None:
-    nodes = list(ast.walk(ast.parse(Path(toy_dialect.__file__).read_text())))
+    nodes = list(ast.walk(syntax(Path(toy_dialect.__file__))))
     names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     assert "api.dialects" in names

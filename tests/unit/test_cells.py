@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from palaver.schemas.cells import as_cell
+from tests.pages import syntax
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +37,7 @@ def test_whatever_writes_a_table_of_users_texts_guards_its_cells() -> None:
             isinstance(node, ast.Attribute)
             and node.attr in ("writer", "DictWriter")
             and getattr(node.value, "id", "") == "csv"
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in ast.walk(syntax(path))
         )
     ]
     assert len(written) >= 3

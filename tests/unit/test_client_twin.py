@@ -12,6 +12,7 @@ import pytest
 from deploy.twin import BY_HAND, SOURCE, TWIN, twins
 from palaver.client.aio import concurrency as tasks
 from palaver.client.sync import concurrency as threads
+from tests.pages import syntax
 
 TWINS = [TWIN / path.name for path in sorted(SOURCE.glob("*.py")) if path.name not in BY_HAND]
 
@@ -29,7 +30,7 @@ def test_the_twin_is_current(path: Path) -> None:
 
 @pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
 def test_nothing_of_asyncio_is_left(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = syntax(path)
     waits = ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await
     assert not [node for node in ast.walk(tree) if isinstance(node, waits)]
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

@@ -22,7 +22,7 @@ from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName, ProtocolRules, ProviderOptions, Role, Thinking
 from palaver.vocabulary.limits import limit_of
-from tests.pages import ROOT
+from tests.pages import ROOT, syntax
 from workers.models.model_terms import ModelTerms
 from workers.protocols import PROTOCOLS, CallSettings, Offer
 
@@ -142,7 +142,7 @@ def test_the_page_has_every_field_of_a_provider() -> None:
 @pytest.mark.slow
 def test_nobody_asks_which_protocol_it_is() -> None:
     for path in [*ROOT.glob("api/**/*.py"), *ROOT.glob("workers/**/*.py"), *ROOT.glob("palaver/config/*.py")]:
-        compared = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Compare))
+        compared = (node for node in ast.walk(syntax(path)) if isinstance(node, ast.Compare))
         constants = (each for node in compared for each in ast.walk(node) if isinstance(each, ast.Constant))
         assert not [each.value for each in constants if each.value in PROTOCOL_RULES], path
 

@@ -15,6 +15,7 @@ import pytest
 
 import palaver
 from palaver.events import EVENTS, Event
+from tests.pages import syntax
 from tests.scripted_api import COMPLETED, RUN_ID, ScriptedAPI, action_object, answer, run_object
 
 PUBLIC = (
@@ -68,7 +69,7 @@ def test_no_other_name_is_there() -> None:
 
 
 def test_type_checkers_see_the_names_where_they_are_loaded_from() -> None:
-    stub = ast.parse(Path(f"{palaver.__file__}i").read_text())
+    stub = syntax(Path(f"{palaver.__file__}i"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     seen = {each.asname or "": node.module or "" for node in imports for each in node.names}
     assert sorted(name for name in seen if name != "__version__") == sorted(PUBLIC)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.pages import ROOT
+from tests.pages import ROOT, syntax
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:
@@ -23,6 +23,6 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("folder", ["workers", "api"])
 def test_no_module_names_itself_by_where_the_checkout_has_it(folder: str) -> None:
     modules = sorted((ROOT / folder).rglob("*.py"))
-    named = {(path.name, name) for path in modules for name in _imported(ast.parse(path.read_text()))}
+    named = {(path.name, name) for path in modules for name in _imported(syntax(path))}
     assert modules
     assert not {each for each in named if each[1].partition(".")[0] in ("workers", "api")}

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.pages import ROOT
+from tests.pages import ROOT, syntax
 
 PAGE = ROOT / "ARCHITECTURE.md"
 PACKAGES = ("palaver", "workers", "api")
 
 
 def _rooms(folder: Path, indent: str = "") -> Iterator[str]:
-    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    docstring = ast.get_docstring(syntax(folder / "__init__.py")) or ""
     name = f"{indent}{folder.name}/"
     yield f"{name:<22}{docstring.partition(chr(10))[0]}"
     if len(indent) < 4:

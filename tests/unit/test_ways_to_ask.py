@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from palaver.vocabulary.ids import uuid_of
+from tests.pages import syntax
 from tests.unit.ag_ui_page import Page
 from tests.unit.chat_page import said
 from tests.unit.mcp_host import ACCEPT
@@ -409,7 +410,7 @@ def test_every_row_of_the_page_is_held_by_tests_that_are_there() -> None:
     tests = {
         node.name
         for path in Path("tests").rglob("test_*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(syntax(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     table = PAGE.read_text().partition("| way |")[2].partition("\n\n")[0].splitlines()[2:]
