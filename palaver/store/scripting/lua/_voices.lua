@@ -29,6 +29,12 @@ local function unvouched(conversation)
   return #names > 0 and cjson.encode(names) or nil
 end
 
+-- Whether a conversation has another agent than the one that was looked at, if the request leans on that: its writers
+-- are others, and so is what it was judged by.
+local function has_other_agent(conversation)
+  return args.seen_agent and args.seen_agent ~= (redis.call('HGET', conversation, 'agent') or '-')
+end
+
 -- This conversation begins with the log of another one up to a position, by the key of that name: with its voices, too.
 local function take_voices(source, through, by)
   local kept = redis.call('HMGET', source, 'voices', 'vouched', 'agent_by')
