@@ -55,8 +55,7 @@ async def agent_of(
         kept = await kept_agent(reference, backend, caller)
         known, writers = kept.agent, frozenset({kept.created_by or ""})
     elif conversation is not None:
-        standing = await operations.standing_agent(backend, conversation.id)
-        known, writers = standing.spec, standing.by
+        writers = await operations.agent_writers(backend, conversation.id)
     own = {} if known is None else known.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     own.pop("version", None)
     own.pop("subagents", None)

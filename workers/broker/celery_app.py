@@ -5,28 +5,31 @@
 
 from __future__ import annotations
 
-from celery import Celery
-
 from palaver.config.exits import refusing
 from palaver.config.settings import settings
 from palaver.delivery.deliveries import QUEUES
 from palaver.vocabulary.step_kinds import MODEL
 
+from ..own_celery import OwnCelery
 from .remote import Control
 from .transport import Amqp, broker_settings
 
 with refusing():
     _deliveries = broker_settings(settings().deliveries_url)
 
-app = Celery("palaver", amqp=Amqp, control=Control)
-app.conf.update(
-    _deliveries,
-    task_queues=tuple(QUEUES.values()),
-    task_default_queue=MODEL.queue,
-    task_create_missing_queues=False,
-    accept_content=["json"],
-    task_serializer="json",
-    task_ignore_result=True,
-    broker_connection_retry_on_startup=True,
-    broker_connection_max_retries=None,
+app = OwnCelery(
+    "palaver",
+    {
+        **_deliveries,
+        "task_queues": tuple(QUEUES.values()),
+        "task_default_queue": MODEL.queue,
+        "task_create_missing_queues": False,
+        "accept_content": ["json"],
+        "task_serializer": "json",
+        "task_ignore_result": True,
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+    },
+    amqp=Amqp,
+    control=Control,
 )

@@ -20,7 +20,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.tools import ToolSet
 
-from ..sources import Toolbox, open_toolbox, sources_of
+from ..sources import Toolbox, open_toolbox, read_ahead, sources_of
 from . import environment
 
 _PATIENCE: Final = 30.0
@@ -38,6 +38,8 @@ def check_tools(settings: Settings, hidden: frozenset[str]) -> ToolSet:
     Raises:
         ConfigurationError: they cannot be opened.
     """
+    with environment.narrowed(settings, hidden):
+        read_ahead(settings)
     reading, tell = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -11,7 +11,7 @@ from palaver.config.settings import Settings
 
 from .elsewhere import Elsewhere
 from .functions import functions, inline_functions
-from .guests import declared_sources
+from .guests import ReadAhead, declared_sources
 from .port import OpenSource, RunBlocking, ToolSource
 from .toolbox import Toolbox, open_toolbox
 
@@ -24,6 +24,7 @@ __all__ = [
     "ToolSource",
     "Toolbox",
     "open_toolbox",
+    "read_ahead",
     "sources_of",
 ]
 
@@ -41,3 +42,14 @@ def sources_of(settings: Settings) -> tuple[OpenSource, ...]:
         ConfigurationError: the file does not fit; says where.
     """
     return (*SOURCES, *(declared.opening for declared in declared_sources(settings.tool_sources)))
+
+
+def read_ahead(settings: Settings) -> None:
+    """In a main process, before it has children: read what each of them would otherwise read again.
+
+    Raises:
+        ConfigurationError: the file of ``PALAVER_TOOL_SOURCES`` does not fit, or it cannot be read.
+    """
+    for declared in declared_sources(settings.tool_sources):
+        if isinstance(declared.guest, ReadAhead):
+            declared.guest.read_ahead(declared.sections)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, StringConstraints, create_model
 
@@ -79,6 +79,17 @@ class SourceKind(Protocol[S]):
 
     def check(self, settings: Settings, sections: Mapping[str, S]) -> AsyncIterator[SourceFinding]:
         """Look at each of them: whether it answers, and which tools it has."""
+
+
+@runtime_checkable
+class ReadAhead(Protocol):
+    """A kind of source that has to read what takes long, and is the same in all processes of a worker."""
+
+    def read_ahead(self, sections: Mapping[str, Any]) -> None:
+        """Read it, in the main process and without importing code of users, so that children have it when they begin.
+
+        Raises:
+            ConfigurationError: it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""llm-comply, and frameworks in Python with a client of OpenAI's API: LangChain with its own tests, LiteLLM,
-openai-agents, pydantic-ai."""
+"""llm-comply, and frameworks in Python with a client of OpenAI's API: openai-agents, pydantic-ai, LiteLLM."""
 
 from __future__ import annotations
 

@@ -5,25 +5,23 @@ What asks a broker or a backend blocks, and belongs to one thread: a connection 
 
 from __future__ import annotations
 
-import inspect
 import logging
-import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, Final
 
-from celery import Celery, current_app
 from celery.backends.base import DisabledBackend
-from celery.exceptions import FixupWarning
+from kombu.serialization import registry
 
-from palaver import tool
 from palaver.celery.reports import BRIEFLY, OF_US, Reports, error_facts, reports_over, result_facts
-from palaver.errors import ConfigurationError, PalaverError
+from palaver.errors import ConfigurationError
+from palaver.secrets.redaction import passwords_of, register_secrets
 from palaver.tools import ToolDeclaration
 
+from ...own_celery import OwnCelery
 from ..guests import VARIABLE
+from .project import Asked, Unread, read, with_entities
 from .tables import CelerySection, TaskTable
 
 log = logging.getLogger("palaver.workers.sources.celery")
@@ -41,6 +39,7 @@ class Order:
     """A call of a tool, as the task that it becomes."""
 
     task_id: str
+    tool: str
     table: TaskTable
     task: str
     arguments: Mapping[str, Any]
@@ -50,7 +49,7 @@ class Order:
     @classmethod
     def of(cls, key: str, tool: str, table: TaskTable, arguments: Mapping[str, Any], seconds: float) -> Order:
         """The order of the call with this idempotency key."""
-        return cls(OF_US + key, table, table.task or tool, arguments, seconds)
+        return cls(OF_US + key, tool, table, table.task or tool, arguments, seconds)
 
 
 class NotSent(Exception):
@@ -61,17 +60,23 @@ class NotImported(ConfigurationError):
     """The application cannot be imported here."""
 
 
+_AS_TOLD: Final = SimpleNamespace(route=lambda options, *_: options)
+"""A router for tasks whose route their project has told."""
+
+
 class Application:
-    """The application of a table."""
+    """The application of a table: one of our own, which sends to the same broker, by the same settings and routes, as
+    that of the project, and has none of its code."""
 
     def __init__(self, name: str, section: CelerySection) -> None:
         """Raises:
-        ConfigurationError: it cannot be imported, or an address is missing.
+        ConfigurationError: its project cannot be imported, or an address is missing.
         """
         self._place = f"{VARIABLE}: celery.{name}"
         self._section = section
         try:
-            self._app = _imported(section.app) if section.app else _of_address(name, section)
+            self._told = _told(section) if section.app else {}
+            self._app = _made(name, section, self._told.get("settings", {}))
             self._backend_there = not isinstance(self._app.backend, DisabledBackend)
             self._reports_at = section.address("reports")
         except ConfigurationError as error:
@@ -85,21 +90,22 @@ class Application:
         Raises:
             ConfigurationError: the application has no such task, or one whose signature is no schema.
         """
-        task = self._app.tasks.get(table.task or name) if self._section.app else None
-        if self._section.app and task is None:
-            raise ConfigurationError(f"{self._place}: the application has no task {table.task or name!r}")
         schema, description = table.schema_with(), table.description
-        if task is not None and not table.parameters:
-            try:
-                schema = tool(name=name)(task.run).parameters
-            except ConfigurationError as error:
-                raise ConfigurationError(f"{self._place}.tasks.{name}: {error}: give parameters") from None
-        if task is not None and not description:
-            description = inspect.getdoc(task.run) or ""
+        if self._told:
+            told = self._told["tasks"][name]
+            error = told.get("error") or _unwritable(told["route"].get("serializer") or self._app.conf.task_serializer)
+            if error:
+                raise ConfigurationError(f"{self._place}.tasks.{name}: {error}")
+            schema, description = told["parameters"] or schema, description or told["description"]
         declared = table.declared(
             name, schema, idempotent=True, timeout=self._section.timeout, max_result=self._section.max_result
         )
         return declared.model_copy(update={"description": description, "idempotent": True})
+
+    def _route(self, order: Order) -> Mapping[str, Any]:
+        if not self._told:
+            return {"queue": order.table.queue}
+        return {**with_entities(self._told["tasks"][order.tool]["route"]), "router": _AS_TOLD}
 
     def send(self, order: Order) -> None:
         """Publish a task, once. If that may have been done before, it is done again only if nothing was heard of it and
@@ -120,10 +126,10 @@ class Application:
                 order.task,
                 kwargs=dict(order.arguments),
                 task_id=order.task_id,
-                queue=order.table.queue,
                 expires=order.seconds,
                 connection=self._connection,
                 retry=False,
+                **self._route(order),
             )
             self._opened().add(order.task_id, "published")
         except Exception as error:  # as above
@@ -193,33 +199,32 @@ class Application:
                 log.debug("a connection that was lost could not be closed")
 
 
-def _imported(place: str) -> Celery:
-    module, _, attribute = place.partition(":")
-    ours, before = current_app._get_current_object(), set(os.environ)
-    try:
-        with warnings.catch_warnings():
-            # About a Django that is not here: what cannot be imported without it is said.
-            warnings.simplefilter("ignore", FixupWarning)
-            found = getattr(import_module(module), attribute, None)
-            if not isinstance(found, Celery):
-                raise ConfigurationError(f"{place} is no Celery application")
-            found.loader.import_default_modules()
-            found.finalize()
-    except PalaverError:
-        raise
-    except Exception as error:  # of code of users
-        # The settings of a project that is not here would have every other application of this process look for them.
-        for name in set(os.environ) - before:
-            del os.environ[name]
-        why = f"{error}" if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise NotImported(f"cannot import {place}: {why}; {_WAYS}") from error
-    finally:
-        # An application that is made takes the place of the one that this process works for.
-        ours.set_current()
-    return found
+def _told(section: CelerySection) -> Mapping[str, Any]:
+    """What the application of a project tells of itself.
 
-
-def _of_address(name: str, section: CelerySection) -> Celery:
-    return Celery(
-        f"palaver.{name}", broker=section.address("broker"), backend=section.address("backend"), set_as_current=False
+    Raises:
+        NotImported: nothing.
+    """
+    asked = (
+        Asked(name, table.task or name, table.queue, parameters=not table.parameters)
+        for name, table in section.tasks.items()
     )
+    try:
+        return read(section.app or "", asked)
+    except Unread as error:
+        raise NotImported(f"{error}; {_WAYS}") from None
+
+
+def _made(name: str, section: CelerySection, settings: Mapping[str, Any]) -> OwnCelery:
+    for value in settings.values():
+        for address in value if isinstance(value, list) else [value]:
+            register_secrets(passwords_of(address) if isinstance(address, str) else ())
+    named = {"broker_url": section.address("broker"), "result_backend": section.address("backend")}
+    given = {name: address for name, address in named.items() if address is not None}
+    return OwnCelery(f"palaver.{name}", {**settings, **given}, set_as_current=False)
+
+
+def _unwritable(serializer: str) -> str:
+    if serializer in registry.name_to_type:
+        return ""
+    return f"it is sent as {serializer!r}, which only the project can write: let it take JSON, by task_serializer"

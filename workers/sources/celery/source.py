@@ -54,10 +54,15 @@ class TaskTools(ToolsOfFile):
 class _Celery:
     section = CelerySection
 
+    def read_ahead(self, sections: Mapping[str, CelerySection]) -> None:
+        """As ``ReadAhead``."""
+        for name, section in sections.items():
+            Application(name, section)
+
     def open(
         self, settings: Settings, sections: Mapping[str, CelerySection], run_blocking: RunBlocking | None
     ) -> AbstractAsyncContextManager[ToolSource]:
-        """As ``SourceKind``. Code of users is imported by the call, and not where the source is entered."""
+        """As ``SourceKind``. Projects are imported by the call, by processes of their own."""
         applications = {name: Application(name, section) for name, section in sections.items()}
         declared = {
             (name, tool): applications[name].declaration(tool, table)
