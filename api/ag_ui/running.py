@@ -46,8 +46,8 @@ _ROUTE: Final[dict[str, Any]] = {
     "answers": {200: ("The run, as it goes on.", None)},
     "problems": (
         "idempotency_key_reused", "run_not_found", "conversation_not_found", "conversation_busy", "pending_action",
-        "conversation_full", "queue_full", "steering_full", "tenant_erased", *AGENT_PROBLEMS, "unknown_price",
-        "empty_input", "unsupported_content", "invalid_history", "too_many_runs", "tenant_queue_full",
+        "conversation_changed", "conversation_full", "queue_full", "steering_full", "tenant_erased", *AGENT_PROBLEMS,
+        "unknown_price", "empty_input", "unsupported_content", "invalid_history", "too_many_runs", "tenant_queue_full",
         "store_nearly_full", "not_durable", "too_many_watchers", "run_ended", "unknown_action", "no_pending_action",
         "action_already_resolved", "action_expired", "wrong_action", "second_person_required", "not_to_be_edited",
         "invalid_arguments",

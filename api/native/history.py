@@ -150,7 +150,7 @@ async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId,
     answers={202: ("A run does it. `Location` is that run; `Idempotency-Replayed: true`: it was begun before.", Run)},
     problems=(
         "idempotency_key_reused", "conversation_not_found", "conversation_busy", "conversation_full",
-        "nothing_to_condense", "no_agent", "too_many_runs",
+        "conversation_changed", "nothing_to_condense", "no_agent", "too_many_runs",
         "tenant_queue_full", "store_nearly_full", "not_durable", "policy_violation",
         "agent_not_allowed",
     ),

@@ -87,7 +87,7 @@ class RunQuery(Query):
         200: ("Ended, or needs an action, within `Prefer: wait`; or the events as a stream.", Run),
     },
     problems=(
-        "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action",
+        "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action", "conversation_changed",
         "conversation_full", "queue_full", "steering_full", "nothing_to_answer", "tenant_erased",
         "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "unsupported_content",
         "invalid_history", "invalid_time", "too_many_runs",

@@ -55,7 +55,8 @@ async def agent_of(
         kept = await kept_agent(reference, backend, caller)
         known, writers = kept.agent, frozenset({kept.created_by or ""})
     elif conversation is not None:
-        writers = await operations.agent_writers(backend, conversation.id)
+        standing = await operations.standing_agent(backend, conversation.id)
+        known, writers = standing.spec, standing.by
     own = {} if known is None else known.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     own.pop("version", None)
     own.pop("subagents", None)

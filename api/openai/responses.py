@@ -78,8 +78,9 @@ class ResponseQuery(AnyQuery):
     answers={200: ("The response; with `background`, as it begins.", OpenAiResponse)},
     problems=(
         "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action", "unknown_action",
-        "action_already_resolved", "action_expired", "conversation_full", "queue_full", "nothing_to_answer",
-        "tenant_erased", "conversation_not_found", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input",
+        "action_already_resolved", "action_expired", "conversation_changed", "conversation_full", "queue_full",
+        "nothing_to_answer", "tenant_erased", "conversation_not_found", *AGENT_PROBLEMS, "unknown_price", "no_agent",
+        "empty_input",
         "unsupported_content", "invalid_history", "invalid_time", "too_many_runs", "tenant_queue_full",
         "store_nearly_full", "not_durable", "too_many_watchers",
     ),

@@ -40,7 +40,6 @@ from .conversation_lists import count_conversations, list_conversations, read_co
 from .conversations import (
     IncludedInMessages,
     MessagePage,
-    agent_writers,
     change_conversation,
     conversation_of,
     create_conversation,
@@ -48,6 +47,7 @@ from .conversations import (
     read_conversation,
     read_dialect_text,
     read_messages,
+    standing_agent,
 )
 from .history import append, fork, withdraw
 from .keys import create_key, list_keys, read_key, revoke_key, rotate_key
@@ -178,7 +178,6 @@ __all__ = [
     "act_on_runs",
     "acting_for",
     "admit_watcher",
-    "agent_writers",
     "answer_run",
     "answered_actions",
     "append",
@@ -289,6 +288,7 @@ __all__ = [
     "run_begun_with",
     "secret_names",
     "set_secrets",
+    "standing_agent",
     "submit",
     "submit_to_named",
     "telling",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar, cast
 
@@ -15,13 +15,14 @@ from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.delivery.publishing import follow_up
-from palaver.errors import NotDurable, StoreUnavailable
+from palaver.errors import NotDurable, StateConflict, StoreUnavailable
 from palaver.schemas.models import Run
 from palaver.steps.leases import Delivery, Settled
 from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.store.redis.reach import NOTHING, Reach
 from palaver.store.redis.single_flight import SingleFlight
+from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.vocabulary.scopes import Scope
 
 from .catalog import Catalog
@@ -34,6 +35,8 @@ _DEADLINE: Final = 2.5
 
 _CROWDED: Final = 10.0
 """Seconds for a read when a thousand requests come at once: some stand in line though the store answers."""
+_ATTEMPTS: Final = 5
+"""Attempts at a request whose conversation changes between a look at it and the act."""
 _READS: Final = 48
 """Shared reads under way at once."""
 
@@ -184,6 +187,22 @@ async def durable_reply(answer: Awaitable[T]) -> tuple[T, NotDurable | None]:
         if unsafe.reply is None:
             raise
         return unsafe.reply, unsafe
+
+
+async def unless_changed(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of ``attempt``, which looks at a conversation and then acts on what it saw. If that is not so
+    any more, the attempt is made again, a few times.
+
+    Raises:
+        StateConflict: ``conversation_changed`` between the two, each time.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await attempt()
+        except StateConflict as conflict:
+            if conflict.code != RefusalCode.CONVERSATION_CHANGED:
+                raise
+    return await attempt()
 
 
 async def within_deadline(answer: Awaitable[T]) -> T:

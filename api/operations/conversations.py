@@ -15,6 +15,7 @@ from palaver.schemas.conversation import Conversation, ConversationMessage, Conv
 from palaver.schemas.models import Message
 from palaver.store.conversations.conversations import DialectText, DialectTexts
 from palaver.store.reading.events import LogEntry
+from palaver.store.reading.reading import StandingAgent
 from palaver.store.redis.reach import is_reached
 from palaver.vocabulary.ids import is_id, tenant_of, uuid_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -135,13 +136,14 @@ def check_dialect_texts(dialect_texts: DialectTexts | None) -> None:
         raise Refused("payload_too_large", f"A conversation keeps {limit_of('kept')} bytes of this at most.")
 
 
-async def agent_writers(backend: Backend, conversation_id: str) -> frozenset[str]:
-    """Return the names of those who wrote the agent of a conversation, '' for one without.
+async def standing_agent(backend: Backend, conversation_id: str) -> StandingAgent:
+    """Return the agent of a conversation, and who wrote it.
 
     Raises:
+        UnknownConversation: there is no such conversation (any more).
         StoreUnavailable: the store took too long.
     """
-    return await within_deadline(backend.store.runs.agent_writers(conversation_id))
+    return await within_deadline(backend.store.runs.agent_of(conversation_id))
 
 
 async def read_conversation(backend: Backend, conversation_id: str) -> Conversation:

@@ -12,7 +12,7 @@ from palaver.store.scripting.contracts.logs import Appended
 from palaver.vocabulary.ids import is_id, shard_of
 
 from .admission import admit_conversation, admit_messages, check_heard
-from .backend import Backend, Caller, durable_reply, within_deadline
+from .backend import Backend, Caller, durable_reply, unless_changed, within_deadline
 from .conversations import check_dialect_texts, chosen_id
 from .scopes import refuse_held
 from .secrets import carrying_secrets
@@ -93,19 +93,23 @@ async def fork(
     check_dialect_texts(dialect_texts)
     await check_heard(conversation_id, backend, caller)
     admitted = await admit_conversation(body, backend, caller)
-    forking = backend.store.history.fork(
-        conversation_id,
-        admitted.body,
-        target,
-        received=body,
-        dialect_texts=dialect_texts,
-        idempotency_key=key,
-        by=caller.identity,
-        agent_by=admitted.agent_by,
-    )
+
+    async def fork_admitted() -> tuple[Conversation, bool]:
+        forking = backend.store.history.fork(
+            conversation_id,
+            admitted.body,
+            target,
+            received=body,
+            dialect_texts=dialect_texts,
+            idempotency_key=key,
+            by=caller.identity,
+            agent_by=admitted.agent_by,
+        )
+        return await within_deadline(forking)
+
     try:
         with carrying_secrets():
-            return await within_deadline(forking)
+            return await unless_changed(fork_admitted)
     except StateConflict as conflict:
         raise _misplaced(conflict, "/through") from None
 

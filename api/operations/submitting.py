@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from palaver.errors import FieldError, Refused, StateConflict, UnknownConversation, UnknownRun
+from palaver.errors import FieldError, NotDurable, Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.processes.failpoints import failpoint
 from palaver.schemas.models import Retry, Run, Submission
 from palaver.store.runs.runs import Submitted
 from palaver.telemetry.logs import bind_log_context
 
 from .admission import admit_condensing, admit_retry, admit_submission
-from .backend import Backend, Caller, durable_reply, within_deadline
+from .backend import Backend, Caller, durable_reply, unless_changed, within_deadline
 from .conversations import chosen_id, has_messages
 from .scopes import keep_to_conversation, refuse_held, require_scope
 from .secrets import carrying_secrets
@@ -90,16 +90,15 @@ async def begin(
     Raises:
         InsufficientScope: the caller's key is not for it.
         Refused: everything that is wrong with it.
-        StateConflict: the state of the conversation does not allow it.
+        StateConflict: the state of the conversation does not allow it, or it changed again and again meanwhile.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
     if submission.on_conflict in _ACTING:
         require_scope(caller, "runs:act")
     if submission.conversation_id is None:
         refuse_held(caller)
-    try:
-        if caller.conversation is not None:
-            await keep_to_conversation(backend, caller, submission.conversation_id or "")
+
+    async def submit_admitted() -> tuple[Submitted, NotDurable | None]:
         admitted = await admit_submission(submission, backend, caller, writers)
         if begins:
             chosen_id(backend, submission.conversation_id or "")
@@ -114,9 +113,15 @@ async def begin(
             voices=voices,
             begins=begins,
             lacks=admitted.lacks,
+            seen_agent=admitted.seen_agent,
             show=show,
         )
-        submitted, unsafe = await durable_reply(submitting)
+        return await durable_reply(submitting)
+
+    try:
+        if caller.conversation is not None:
+            await keep_to_conversation(backend, caller, submission.conversation_id or "")
+        submitted, unsafe = await unless_changed(submit_admitted)
     except UnknownConversation:
         fault = FieldError("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
         raise Refused.of_faults([_NO_AGENT if begins else fault]) from None
@@ -151,17 +156,27 @@ async def condense(backend: Backend, conversation_id: str, caller: Caller, *, ke
 
     Raises:
         UnknownConversation, StateConflict: there is no such conversation, or ``nothing_to_condense``,
-            ``conversation_busy``, ``no_agent``.
+            ``conversation_busy``, ``no_agent``, ``conversation_changed`` again and again.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: it was not taken on, or not safely.
     """
     if not await has_messages(backend, conversation_id, _FEW):
         raise StateConflict("nothing_to_condense", None, "too little was said to be condensed")
     submission = Submission(conversation_id=conversation_id, input=(), tags=("condense",))
-    admitted = await admit_condensing(submission, backend, caller)
-    submitting = backend.store.runs.submit(
-        admitted, received=submission, idempotency_key=key, by=caller.identity, condenses=True, show=True
-    )
-    submitted, unsafe = await durable_reply(submitting)
+
+    async def submit_admitted() -> tuple[Submitted, NotDurable | None]:
+        admitted = await admit_condensing(submission, backend, caller)
+        submitting = backend.store.runs.submit(
+            admitted.body,
+            received=submission,
+            idempotency_key=key,
+            by=caller.identity,
+            condenses=True,
+            seen_agent=admitted.seen_agent,
+            show=True,
+        )
+        return await durable_reply(submitting)
+
+    submitted, unsafe = await unless_changed(submit_admitted)
     backend.publisher.publish_soon(submitted.deliveries)
     if unsafe:
         raise unsafe

@@ -107,7 +107,7 @@ class StoreDriver:
 
     async def submit(self, input: str | tuple[Message, ...] = "hello", **more: Any) -> Submitted:
         """A run with the usual agent, in a trace of its own."""
-        how = {name: more.pop(name) for name in ("idempotency_key", "begins", "show") if name in more}
+        how = {name: more.pop(name) for name in ("idempotency_key", "begins", "seen_agent", "show") if name in more}
         more.setdefault("agent", AGENT)
         with Tracing().request(None):
             return await self.store.runs.submit(Submission(input=input, **more), **how)

@@ -44,7 +44,7 @@ class Family(StoreDriver):
 
     async def lead(self, *ids: str, **more: Any) -> tuple[str, list[Lease]]:
         """A run whose model called the agent, and the leases of these calls."""
-        run_id, lease = await self.begin(agent=LEAD, **more)
+        run_id, lease = await self.begin(**{"agent": LEAD, **more})
         return run_id, [await self.claim(delivery) for delivery in await self.ask_agents(lease, *(ids or ("c1",)))]
 
     async def begin_child(self, lease: Lease) -> Settled:

@@ -8,9 +8,9 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from palaver.errors import IdempotencyMismatch, StateConflict
-from palaver.schemas.conversation import Fork, NewConversation
+from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
 from palaver.store.redis import keys
-from tests.contract.store_driver import StoreDriver
+from tests.contract.store_driver import AGENT, StoreDriver
 from tests.contract.test_bounds import Breaking, ended, many
 from tests.contract.test_going_back import told, two_turns
 
@@ -105,3 +105,23 @@ async def test_a_fork_has_nothing_of_a_run_whose_deletion_ends_meanwhile(
     with pytest.raises(StateConflict) as refused:
         await driver.store.history.fork(conversation, Fork())
     assert refused.value.code == "conversation_changed"
+
+
+async def test_a_fork_has_the_agent_that_its_writers_wrote(
+    driver: StoreDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = (await driver.begin())[1].conversation_id
+    opened = driver.store.vault.opened
+
+    async def change_in_between(*given: Any) -> Any:
+        patch = ConversationPatch(agent=AGENT.model_copy(update={"instructions": "another one"}))
+        await driver.store.conversations.change(made, patch, agent_by={"bob"})
+        return await opened(*given)
+
+    monkeypatch.setattr(driver.store.vault, "opened", change_in_between)
+    with pytest.raises(StateConflict) as refused:
+        await driver.store.history.fork(made, Fork())
+    assert refused.value.code == "conversation_changed"
+    # One with an agent of its own has nothing of that.
+    forked, _ = await driver.store.history.fork(made, Fork(agent=AGENT), agent_by={"ann"})
+    assert (await driver.store.runs.agent_of(forked.id)).by == {"ann"}

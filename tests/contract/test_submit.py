@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from palaver.errors import IdempotencyMismatch, StateConflict, TimePassed, UnknownConversation
-from palaver.schemas.conversation import NewConversation
+from palaver.schemas.conversation import ConversationPatch, NewConversation
 from palaver.schemas.models import Budget, Message
 from palaver.store.redis import keys
 from palaver.vocabulary.ids import new_conversation_id
@@ -129,6 +129,24 @@ async def test_a_conversation_goes_on_with_its_own_agent(driver: StoreDriver) ->
     assert conversation.active_run == second.run_id
     assert conversation.last_outcome is not None
     assert conversation.last_outcome.run_id == run_id
+
+
+async def test_a_run_that_was_judged_by_another_agent_is_refused(driver: StoreDriver) -> None:
+    made = (await driver.store.conversations.begin(NewConversation()))[0].id
+    asked: dict[str, Any] = {"conversation_id": made, "agent": None}
+    seen = (await driver.store.runs.agent_of(made)).text
+    for text in ("one", "two"):
+        agent = AGENT.model_copy(update={"instructions": text})
+        await driver.store.conversations.change(made, ConversationPatch(agent=agent))
+        with pytest.raises(StateConflict) as refused:
+            await driver.submit(**asked, seen_agent=seen)
+        assert refused.value.code == "conversation_changed"
+        seen = (await driver.store.runs.agent_of(made)).text
+    submitted = await driver.submit(**asked, seen_agent=seen, idempotency_key="k")
+    assert (await driver.get(submitted.run_id)).agent.instructions == "two"
+    await driver.store.conversations.change(made, ConversationPatch(agent=AGENT))
+    again = await driver.submit(**asked, seen_agent=seen, idempotency_key="k")
+    assert (again.run_id, again.replayed) == (submitted.run_id, True)
 
 
 async def test_refusals_leave_nothing_behind(driver: StoreDriver, redis: Any) -> None:

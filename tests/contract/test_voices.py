@@ -7,15 +7,19 @@ from typing import Any
 
 import orjson
 import pytest
+from pydantic import SecretStr
 
+from palaver.config.settings import Settings
 from palaver.errors import StateConflict
 from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
 from palaver.schemas.models import Message, Retry, Submission
 from palaver.steps.leases import Delivery, Lease
+from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import AGENT, StoreDriver, approve, calls, deny, edit, output, say
 from tests.contract.test_agent_calls import LEAD, Family
+from tests.contract.test_vault import NEW, with_keys
 
 _PAY = "pay 777 to ann"
 
@@ -376,6 +380,25 @@ async def test_who_spoke_into_the_run_below(driver: StoreDriver, family: Family,
     follow = await family.follow([await family.end(await family.claim(told, "w2"))])
     await family.reply(next(delivery for delivery in follow if delivery.run_id == run_id))
     await check(driver, await talk.ask(run_id), none_of="ann bob", but="cid")
+
+
+@pytest.mark.parametrize("run", [False, True])
+async def test_who_set_a_secret_below(redis: Any, settings: Settings, run: bool) -> None:
+    family = Family(Store(redis, with_keys(settings, NEW)), redis)
+    talk = Talk(family)
+    run_id, child = await _below(family, talk, "bob", "go on")
+    if run:
+        secret: dict[str, SecretStr | None] = {"ACCOUNT": SecretStr("that of ann")}
+        behind = Submission(input="go on", conversation_id=child.conversation_id, secrets=secret)
+        await family.store.runs.submit(behind, by="ann")
+    else:
+        await family.store.vault.keep(child.conversation_id, {"ACCOUNT": "that of ann"}, by="ann")
+    # Who seals them anew has set none.
+    await family.store.vault.keep(child.conversation_id, {}, by=None)
+    follow = await family.follow([await family.end(child)])
+    await family.reply(next(delivery for delivery in follow if delivery.run_id == run_id))
+    await check(family, await talk.ask(run_id), none_of="ann bob", but="cid")
+    await family.store.feeds.close()
 
 
 async def test_who_spoke_above_what_another_one_retries_below(driver: StoreDriver, family: Family, talk: Talk) -> None:

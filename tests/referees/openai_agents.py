@@ -18,6 +18,11 @@ def served(cluster: Cluster) -> Iterator[str]:
     try:
         yield f"{cluster.stack.url}/openai/v1"
     finally:
-        while left := cluster.http.get("/v1/runs?status=requires_action&limit=100").json()["data"]:
-            for run in left:
-                cluster.http.post(f"/v1/runs/{run['id']}/cancel")
+        cancel_waiting(cluster)
+
+
+def cancel_waiting(cluster: Cluster) -> None:
+    """End the runs that programs have left waiting."""
+    while left := cluster.http.get("/v1/runs?status=requires_action&limit=100").json()["data"]:
+        for run in left:
+            cluster.http.post(f"/v1/runs/{run['id']}/cancel")

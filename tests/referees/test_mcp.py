@@ -15,6 +15,7 @@ import pytest
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
 from tests.referees.mcp import SUITE
+from tests.referees.mcp.offering import offered
 from tests.referees.page import passed, stated
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
@@ -74,7 +75,8 @@ def _well(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> str:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_our_server(cluster: Cluster, tmp_path: Path, revision: str) -> None:
-    found = _suite(["server", "--url", f"{cluster.stack.url}/mcp", "--requirements", revision], tmp_path)
+    with offered(cluster, tmp_path) as url:
+        found = _suite(["server", "--url", url, "--requirements", revision], tmp_path / "results")
     failed = _failed(found)
     assert failed.keys() == stated(f"MCP {revision}, server").keys(), failed
     assert passed(f"MCP {revision}, server") == _well(found)

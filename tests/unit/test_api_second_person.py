@@ -275,7 +275,7 @@ async def test_who_wrote_an_agent_of_the_server_that_a_completion_changes(desk: 
     desk.asking.append(asyncio.create_task(desk.ask("bob", "POST", "/openai/v1/chat/completions", body)))
     await aeventually(desk.runs)
     (run,) = await desk.runs()
-    assert await desk.api.store.runs.agent_writers(run["conversation_id"]) == {"ann", "bob"}
+    assert (await desk.api.store.runs.agent_of(run["conversation_id"])).by == {"ann", "bob"}
 
 
 async def test_who_wrote_the_agent_of_the_conversation_that_a_response_changes(desk: Office) -> None:

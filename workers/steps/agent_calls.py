@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from palaver.errors import ErrorClass, Failure, NoRoom, StaleLease, StateConflict, TimePassed, ToolError, UnknownRun
-from palaver.schemas.models import Message, Run, ToolCall
-from palaver.secrets.redaction import redact
+from palaver.errors import (
+    ErrorClass,
+    Failure,
+    NoRoom,
+    StaleLease,
+    StateConflict,
+    TimePassed,
+    ToolError,
+    UnknownConversation,
+    UnknownRun,
+)
+from palaver.schemas.mcp_servers import JOINT
+from palaver.schemas.models import AgentSpec, Message, Run, ToolCall
+from palaver.secrets.redaction import Secrets, add_names, redact
+from palaver.secrets.sealing import KeyMissing
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Continue, HandBack, Postpone, ToolOutcome, Verdict
 from palaver.store.runs.children import BudgetUsed, child_id
@@ -18,6 +30,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 from ..sources.containment import failure_of
 from .agent_tools import message_of
 from .attempt import Attempt
+from .capabilities import SECRET_KEY
 
 _NO_ROOM: Final = 2.0
 """Seconds until a call for which there was no room is tried again."""
@@ -34,9 +47,7 @@ async def call_agent(attempt: Attempt) -> Verdict:
     child = await attempt.runtime.store.children.of(attempt.lease)
     if child is None:
         return await _begin(attempt, call)
-    if child.status.terminal:
-        return Continue(outcomes=(_outcome(call, child, attempt.lease),))
-    return _later(attempt, child.id)
+    return await _end(attempt, call, child) if child.status.terminal else _later(attempt, child.id)
 
 
 async def _begin(attempt: Attempt, call: ToolCall) -> Verdict:
@@ -68,6 +79,25 @@ async def _begin(attempt: Attempt, call: ToolCall) -> Verdict:
     return _later(attempt, child_id(lease))
 
 
+async def _end(attempt: Attempt, call: ToolCall, child: Run) -> Verdict:
+    """Answer with what came of a child. It may name its tools, and its conversation has secrets of its own."""
+    lease, runtime = attempt.lease, attempt.runtime
+    try:
+        hidden = await runtime.secrets.of_child(child)
+    except KeyMissing:
+        return await runtime.capabilities.left_to_others(runtime.store, SECRET_KEY, lease.lacking_for)
+    except UnknownConversation:
+        return _failed(call, ErrorClass.TOOL_ERROR, _GONE)
+    add_names(lambda name: attempt.has_tool(name) or _names_tool(child.agent, name))
+    return Continue(outcomes=(_outcome(call, child, lease, hidden),))
+
+
+def _names_tool(agent: AgentSpec, name: str) -> bool:
+    """Tell whether a child's agent names a tool, or may have it from a client or a server."""
+    at_clients = any(name == tool.name for tool in agent.client_tools)
+    return name in agent.tools or at_clients or any(name.startswith(f"{label}{JOINT}") for label in agent.mcp_servers)
+
+
 def _later(attempt: Attempt, run_id: str) -> Postpone:
     return Postpone(attempt.time_left, run_id, WaitReason.AGENT_RUN)
 
@@ -76,14 +106,14 @@ def _failed(call: ToolCall, error_class: ErrorClass, text: str) -> Continue:
     return Continue(outcomes=(ToolOutcome.failed(call, Failure.of(error_class, text)),))
 
 
-def _outcome(call: ToolCall, child: Run, lease: Lease) -> ToolOutcome:
-    """Return the answer to the call: what the run ended with, or why it did not."""
+def _outcome(call: ToolCall, child: Run, lease: Lease, hidden: Secrets) -> ToolOutcome:
+    """Return the answer to the call: what the run ended with, or why it did not, without what is ``hidden``."""
     if child.status is RunStatus.COMPLETED:
         note = f"[The user changed the arguments of this call to {call.arguments}]\n" if lease.edited else ""
         most = lease.agent.max_tool_result or USUAL_RESULT_CHARS
-        content = note + redact(render(child.output or "", most))
+        content = note + render(redact(hidden.redact(child.output or "")), most)
         return ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content=content))
     why = child.error or child.incomplete_details
     said = f": {why['class']}: {why['message']}" if why else ""
     text = f"The run of this agent did not complete: it is {child.status} ({child.stop_reason}){said}"
-    return ToolOutcome.failed(call, failure_of(ToolError(redact(text)[: limit_of("tool_error")])))
+    return ToolOutcome.failed(call, failure_of(ToolError(redact(hidden.redact(text))[: limit_of("tool_error")])))

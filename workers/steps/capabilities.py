@@ -153,8 +153,10 @@ class Capabilities:
         lack = lack or self.lacking(agent, call)
         if lack is not None and lack.kind == "tool" and await self._has_come(lack.name):
             lack = self.lacking(agent, call)
-        if lack is None:
-            return None
+        return None if lack is None else await self.left_to_others(store, lack, lacking_for)
+
+    async def left_to_others(self, store: Store, lack: MissingCapability, lacking_for: float) -> Postpone:
+        """Give a step up for a worker that has what this one lacks, as `missing_capability` does."""
         if lacking_for > _LONGEST_WAIT:
             count_exceeded("no_worker_told")
             raise NoWorker(f"for four hours no worker that took the step could do it: the last one lacks {lack}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from palaver.schemas.models import Run
 from palaver.secrets.redaction import Secrets
 from palaver.steps.leases import Lease
 from palaver.store.conversations.vault import Vault, endpoint_of, is_of_endpoint
@@ -53,3 +54,14 @@ class SecretCache:
         while len(self._opened) > _MOST:
             self._opened.popitem(last=False)
         return known[1]
+
+    async def of_child(self, child: Run) -> Secrets:
+        """The secrets of a child's conversation, to compare with what its parent is told of it: one may have been set
+        since the child said that.
+
+        Raises:
+            KeyMissing, SealBroken: they cannot be opened.
+            UnknownConversation: the conversation is gone.
+        """
+        values = await self._vault.opened(child.conversation_id, child.agent)
+        return Secrets(values.values(), named=True)

@@ -66,6 +66,8 @@ class AdmittedBody(Generic[Body]):
     """The names of those who wrote the agent that the body gives, '' for one without; None if it gives none."""
     lacks: str | None = None
     """The thing that its run waits for if no worker is there, as in ``waiting``."""
+    seen_agent: str | None = None
+    """The conversation's agent that it was judged by, as in `Submit`; None if nobody looked."""
 
 
 OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPatch)
@@ -92,10 +94,11 @@ async def admit_submission(
         with nullcontext() if submission.on_conflict == "steer" else suppress(UnknownConversation):
             await governing.check_heard(about, backend, caller)
     governed = await governing.govern_run(submission, tree, known.standing, backend, caller, about=about)
-    return AdmittedBody(governed, None if tree is None else tree.writers, known.lacks)
+    seen = None if known.standing is None else known.standing.seen_agent
+    return AdmittedBody(governed, None if tree is None else tree.writers, known.lacks, seen)
 
 
-async def admit_condensing(submission: Submission, backend: Backend, caller: Caller) -> Submission:
+async def admit_condensing(submission: Submission, backend: Backend, caller: Caller) -> AdmittedBody[Submission]:
     """Return the submission of a run that condenses a conversation, with what the operator's policy demands.
 
     Raises:
@@ -104,9 +107,10 @@ async def admit_condensing(submission: Submission, backend: Backend, caller: Cal
     """
     about = submission.conversation_id
     if about is None or not is_governed(backend, caller):
-        return submission
+        return AdmittedBody(submission, None)
     standing = await standing_conversation(about, backend)
-    return await governing.govern_run(submission, None, standing, backend, caller, about=about)
+    governed = await governing.govern_run(submission, None, standing, backend, caller, about=about)
+    return AdmittedBody(governed, None, seen_agent=standing.seen_agent)
 
 
 async def admit_agent(name: str, agent: AgentSpec, backend: Backend, caller: Caller) -> None:

@@ -21,6 +21,8 @@ class Standing:
     tree: AgentTree | None
     """The tree of its agent, if it has one."""
     budget: Budget | None = None
+    seen_agent: str | None = None
+    """The agent of a conversation, which may get another one meanwhile, as the text of `StandingAgent`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +143,9 @@ async def standing_conversation(conversation_id: str, backend: Backend) -> Stand
     Raises:
         UnknownConversation, StoreUnavailable: it cannot be looked at.
     """
-    agent = (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
-    return Standing("conversation", None if agent is None else AgentTree(agent, backend.providers))
+    standing = await within_deadline(backend.store.runs.agent_of(conversation_id))
+    tree = None if standing.spec is None else AgentTree(standing.spec, backend.providers)
+    return Standing("conversation", tree, seen_agent=standing.text)
 
 
 def standing_run(run: Run, backend: Backend) -> Standing:

@@ -16,7 +16,7 @@ import orjson
 from palaver.config.settings import Settings
 from palaver.errors import UNREADABLE, CorruptRecord, UnknownConversation, UnknownRun
 from palaver.schemas.conversation import Conversation
-from palaver.schemas.models import Run, Waiting
+from palaver.schemas.models import AgentSpec, Run, Waiting
 from palaver.store.reading import records
 from palaver.store.reading.below import say_what_waits_below
 from palaver.store.reading.current_steps import show_steps
@@ -31,6 +31,7 @@ from palaver.store.redis.visits import is_away
 from palaver.store.scripting.contracts import ReadLog
 from palaver.store.scripting.contracts.logs import LogPage
 from palaver.store.scripting.contracts.replies import Unknown
+from palaver.store.scripting.contracts.wire import read_agent
 from palaver.store.scripting.log_entries import Withdrawn, in_reply
 from palaver.store.scripting.scripts import Command, Scripts
 from palaver.vocabulary.ids import (
@@ -60,6 +61,17 @@ class LogExtent:
 
     entries: int
     revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandingAgent:
+    """The agent that a conversation has, as it was looked at."""
+
+    spec: AgentSpec | None
+    by: frozenset[str]
+    """The names of those who wrote it, '' for one without; none if it is not known."""
+    text: str
+    """Its JSON as it is stored, - for none: a script refuses what leans on it if the conversation has another one."""
 
 
 class Reading:
@@ -179,9 +191,19 @@ class Reading:
         voices = await self._redis.hget(keys.conversation(conversation_id.decode()), "voices")
         return frozenset(orjson.loads(voices or b"{}"))
 
-    async def agent_writers(self, conversation_id: str) -> frozenset[str]:
-        """The names of those who wrote the agent of a conversation, '' for one without; none if it is not known."""
-        return frozenset(orjson.loads(await self._redis.hget(keys.conversation(conversation_id), "agent_by") or b"[]"))
+    async def agent_of(self, conversation_id: str) -> StandingAgent:
+        """The agent of a conversation, and who wrote it, at one moment.
+
+        Raises:
+            UnknownConversation: there is none of that id (any more).
+            CorruptRecord: it is not as it was written.
+        """
+        text, by = await known_fields(self._redis, conversation_id, "agent", "agent_by")
+        try:
+            spec, writers = None if text is None else read_agent(text), orjson.loads(by or b"[]")
+        except UNREADABLE as error:
+            raise CorruptRecord(f"the conversation {conversation_id}") from error
+        return StandingAgent(spec, frozenset(writers), "-" if text is None else text.decode())
 
     async def has_unheard_words(self, run_id: str) -> bool:
         """Tell whether the user has said something into the run that its next model call is to be told."""

@@ -126,7 +126,7 @@ class History:
         Raises:
             UnknownConversation: the conversation is not there (any more).
             IdempotencyMismatch: the key was used with another request.
-            StateConflict: ``unknown_position``, it cannot be cut there; ``conversation_changed`` since it was copied;
+            StateConflict: ``unknown_position``, it cannot be cut there; ``conversation_changed`` since then;
                 ``conversation_busy``, there is another one of the id ``target``.
             NoRoom: ``store_nearly_full``.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
@@ -149,6 +149,7 @@ class History:
             withdrawals=b"",
             withdrawn=None,
             by=by,
+            seen_agent=None,
             hash_fields=(),
         )
         earlier = await self._scripts.run(fork)
@@ -159,6 +160,9 @@ class History:
         source = await self._runs.conversation(conversation_id)
         through = await self._place(conversation_id, body.through)
         about = {name: getattr(body if name in body.model_fields_set else source, name) for name in _ABOUT}
+        standing = None if "agent" in body.model_fields_set else await self._runs.agent_of(conversation_id)
+        if standing is not None:
+            about["agent"] = standing.spec
         copied = await self._runs.copy(conversation_id, through=through, made_anew=None, agent=about["agent"])
         try:
             secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(body.secrets, body.spec)})
@@ -171,6 +175,7 @@ class History:
                 through=through,
                 withdrawals=copied.withdrawals,
                 withdrawn=copied.withdrawn or None,
+                seen_agent=None if standing is None else standing.text,
                 hash_fields=tuple(entry for entry in fields if entry.value is not None),
             )
             forked = await durable_reply(self._scripts.run_durably(fork), _forked)

@@ -111,21 +111,23 @@ class Runs(Listing):
         agent_by: Collection[str] | None = None,
         voices: Collection[str] = (),
         lacks: str | None = None,
+        seen_agent: str | None = None,
         show: bool = False,
     ) -> Submitted:
         """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
-        who asks: the name of an API key, among whose bearers the idempotency key is one; ``agent_by`` and ``voices``
-        are as in `Submit`. One that ``begins`` makes its conversation if there is none of that id. One that
-        ``condenses`` does nothing else. ``lacks`` is what no worker has that its first step needs, as in ``waiting``;
-        None if one may be there. With ``show`` a new run comes with the answer. ``received`` is the submission as it
-        came, if it was completed since: the idempotency key is that of the former.
+        who asks: the name of an API key, among whose bearers the idempotency key is one; ``agent_by``, ``voices``
+        and ``seen_agent`` are as in `Submit`. One that ``begins`` makes its conversation if there is none of that id.
+        One that ``condenses`` does nothing else. ``lacks`` is what no worker has that its first step needs, as in
+        ``waiting``; None if one may be there. With ``show`` a new run comes with the answer. ``received`` is the
+        submission as it came, if it was completed since: the idempotency key is that of the former.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
             IdempotencyMismatch: the key was used with another body.
             StateConflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run
                 waits for somebody, and this one would wait behind it; ``no_agent`` and none was given; ``queue_full``,
-                ``conversation_full`` or ``steering_full``, there is no room for it; ``tenant_erased``.
+                ``conversation_full`` or ``steering_full``, there is no room for it; ``conversation_changed``, it has
+                another agent than ``seen_agent``; ``tenant_erased``.
             NoRoom: ``too_many_runs``, ``tenant_queue_full`` or ``store_nearly_full``, and this would be one more.
             TimePassed: ``start_by`` or ``deadline`` has.
             NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
@@ -147,7 +149,15 @@ class Runs(Listing):
         check_conversation_id(conversation_id)
         kind: SubmitKind = "condense" if condenses else "named" if begins else "known"
         submit = await self.to_submit(
-            submission, conversation_id, kind, key, by=by, agent_by=agent_by, voices=voices, lacks=lacks
+            submission,
+            conversation_id,
+            kind,
+            key,
+            by=by,
+            agent_by=agent_by,
+            voices=voices,
+            lacks=lacks,
+            seen_agent=seen_agent,
         )
         return await self.take_on(submit, show=show)
 
@@ -196,6 +206,7 @@ class Runs(Listing):
         voices: Collection[str] = (),
         retried_from: str | None = None,
         lacks: str | None = None,
+        seen_agent: str | None = None,
         fork: CopiedLog | None = None,
         child: NewChild | None = None,
     ) -> Submit:
@@ -234,6 +245,7 @@ class Runs(Listing):
             submitted_by=by,
             agent_by=records.names_json(agent_by),
             voices=records.names_json(voices or None),
+            seen_agent=seen_agent,
             retried_from=retried_from,
             parent=child.parent if child else None,
             lacks=lacks,

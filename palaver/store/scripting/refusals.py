@@ -22,7 +22,9 @@ _REFUSALS: Final[Mapping[Code, _Refusal]] = {
     Code.PENDING_ACTION: _Refusal("the conversation waits for somebody's answer"),
     Code.CONVERSATION_MOVED_ON: _Refusal("another run came after this one"),
     Code.CONVERSATION_BUSY: _Refusal("the conversation is busy with another run"),
-    Code.CONVERSATION_CHANGED: _Refusal("something of it was deleted while it was copied"),
+    Code.CONVERSATION_CHANGED: _Refusal(
+        "it was changed meanwhile: it has another agent, or something of it was deleted"
+    ),
     Code.CONVERSATION_FULL: _Refusal("the conversation has as many entries, or as much in them, as it may", "entries"),
     Code.QUEUE_FULL: _Refusal("as many runs of the conversation are unfinished as there may be", "queued_runs"),
     Code.STEERING_FULL: _Refusal("as much waits for the run's next model call as may", "steering"),

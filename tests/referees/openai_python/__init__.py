@@ -1,4 +1,5 @@
-"""llm-comply, and frameworks in Python with a client of OpenAI's API: openai-agents, pydantic-ai, LiteLLM."""
+"""llm-comply, and frameworks in Python with a client of OpenAI's API: LangChain with its own tests, LiteLLM,
+openai-agents, pydantic-ai."""
 
 from __future__ import annotations
 

@@ -183,6 +183,8 @@ class Fork(Script[Forked | ToCopy | Busy | Mismatch | Rejected]):
     """The withdrawn parts of the copy."""
     by: str | None
     """The name of the key that asks."""
+    seen_agent: str | None
+    """The source's agent, which the fork is to have, as in `Submit`; None if it has one of its own."""
     hash_fields: tuple[HashField, ...]
 
 

@@ -115,6 +115,9 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | 
     it goes on with."""
     voices: Json | None
     """The names of others who made the run what it is, a list as above."""
+    seen_agent: str | None
+    """The conversation's agent that the request was judged by, as the text of `StandingAgent`: with another one it is
+    refused. None if nobody looked."""
     retried_from: str | None
     """The run that this one goes on with. With ``retry`` it says what that one was to say and did not."""
     parent: Json | None

@@ -14,17 +14,7 @@ local function spoke(by)
   hear(by)
   local kept = redis.call('HMGET', RUN, 'voices', 'parent')
   if not ENTERED then redis.call('HSET', RUN, 'voices', all_names(kept[1], cjson.encode({ name }))) end
-  local above = kept[2]
-  while above do
-    local run = PREFIX .. 'run:' .. cjson.decode(above).run_id
-    local there = redis.call('HMGET', run, 'conversation', 'parent')
-    if not there[1] then return end
-    local conversation = PREFIX .. 'conv:' .. there[1]
-    local log = redis.call('HMGET', conversation, 'entries', 'voices')
-    redis.call('HSET', run, 'spoke:' .. name, 1)
-    if log[1] then redis.call('HSET', conversation, 'voices', heard(log[2], { name }, tonumber(log[1]))) end
-    above = there[2]
-  end
+  heard_above(kept[2], name)
 end
 
 -- Whether the key of that name is a second person for the calls of the run: it is not among those whose words its model

@@ -29,6 +29,33 @@ local function unvouched(conversation)
   return #names > 0 and cjson.encode(names) or nil
 end
 
+-- That name says something in a run with this `parent`: those above it are told what comes of that.
+local function heard_above(parent, name)
+  while parent do
+    local run = PREFIX .. 'run:' .. cjson.decode(parent).run_id
+    local there = redis.call('HMGET', run, 'conversation', 'parent')
+    if not there[1] then return end
+    local conversation = PREFIX .. 'conv:' .. there[1]
+    local log = redis.call('HMGET', conversation, 'entries', 'voices')
+    redis.call('HSET', run, 'spoke:' .. name, 1)
+    if log[1] then redis.call('HSET', conversation, 'voices', heard(log[2], { name }, tonumber(log[1]))) end
+    parent = there[2]
+  end
+end
+
+-- That name sets a secret of this conversation: what tools do with it is of that name, too. `active` is its active run.
+local function set_secret(active, name)
+  local kept = redis.call('HMGET', CONV, 'voices', 'entries')
+  redis.call('HSET', CONV, 'voices', heard(kept[1], { name }, tonumber(kept[2] or 0)))
+  if active then heard_above(redis.call('HGET', PREFIX .. 'run:' .. active, 'parent'), name) end
+end
+
+-- Whether a conversation has another agent than the one that was looked at, if the request leans on that: its writers
+-- are others, and so is what it was judged by.
+local function has_other_agent(conversation)
+  return args.seen_agent and args.seen_agent ~= (redis.call('HGET', conversation, 'agent') or '-')
+end
+
 -- This conversation begins with the log of another one up to a position, by the key of that name: with its voices, too.
 local function take_voices(source, through, by)
   local kept = redis.call('HMGET', source, 'voices', 'vouched', 'agent_by')

@@ -9,7 +9,9 @@ if there[1] then return reply.forked { conversation_id = CONVERSATION, replayed 
 if is_erased() then return reply.rejected { code = RefusalCode.TENANT_ERASED, other = nil } end
 if not args.copy then return reply.to_copy() end
 local copy = find_copy(args.copy, args.through, keys.source)
-if not copy then return reply.rejected { code = RefusalCode.CONVERSATION_CHANGED, other = nil } end
+if not copy or has_other_agent(keys.source) then
+  return reply.rejected { code = RefusalCode.CONVERSATION_CHANGED, other = nil }
+end
 begin_conversation()
 take_copy(args.copy, copy)
 take_voices(keys.source, args.through, args.by)

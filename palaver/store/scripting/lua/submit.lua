@@ -30,6 +30,7 @@ if copy then ENTRIES, BYTES = tonumber(copy[1]), tonumber(copy[2]) end
 local begins = kind == SubmitKind.NEW or kind == SubmitKind.FORK or kind == SubmitKind.NAMED
 if not begins and (not kept[1] or kept[8]) then return reply.unknown() end
 if kept[8] then return refused(RefusalCode.CONVERSATION_BUSY) end
+if has_other_agent(CONV) then return refused(RefusalCode.CONVERSATION_CHANGED) end
 if kind == SubmitKind.RETRY and (active or not kept[6] or cjson.decode(kept[6]).run_id ~= args.retried_from) then
   return refused(RefusalCode.CONVERSATION_MOVED_ON)
 end
@@ -88,7 +89,7 @@ end
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', ENTRIES) end
 NAMES = args.agent and args.names or kept[9] or ''
 create(kept[1], agent, max_steps, NAMES, kept[10])
-if #args.secrets > 0 then hear(args.submitted_by) end
+if #args.secrets > 0 then set_secret(active, args.submitted_by or '') end
 if args.fingerprint then remember('run', ID) end
 if later then
   redis.call('ZADD', DUE, start_after, member(RunDue.START))
