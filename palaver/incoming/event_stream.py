@@ -20,9 +20,7 @@ Event = tuple[bytes, bytes, bytes | None]
 _COMMENT: Final = re.compile(rb"^:[^\n]*\n", re.MULTILINE)
 _LINE_END: Final = re.compile(rb"[\r\n]")
 _EMPTY_LINES: Final = re.compile(rb"\n{3,}")
-_LF, _CR = b"\n\r"
-_DENSE: Final = 16
-"""Bytes of a line, on average, below which there may be a flood of lines that say nothing."""
+_LF, _CR, _COLON = b"\n\r:"
 _ID: Final = re.compile(rb"[ -~]{0,1024}")
 """Matches an id that a header carries."""
 _RETRY: Final = re.compile(rb"[0-9]{1,9}")
@@ -85,28 +83,38 @@ class EventParser:
         lines = data.splitlines()
         if data[-1] != _LF:
             self._wait(data[-1], lines)
-        if self._begun or len(lines) * _DENSE > len(data) + 256:
-            return self._feed_slowly(lines)
+        name, payload = self._name, None
+        if self._begun:
+            if self._id is not None or self._later_name or len(self._data) > 1:
+                return self._feed_slowly(lines)
+            payload = self._data[0] if self._data else None
         events: list[Event] = []
-        name, payload = b"", None
         for line in lines:
             if not line:
-                if payload is not None:
+                if payload:
                     events.append((payload, name, None))
                 name, payload = b"", None
-            elif payload is None and line.startswith(b"data: {"):
-                payload = line[6:]
-            elif payload is None and line.startswith(b"event: "):
-                name = line[7:]
-            else:
+            elif payload is not None:
                 return self._feed_slowly(lines)
-        if payload is not None:
-            self._data.append(payload)
-            self._size = len(payload)
-        if payload is not None or name:
-            self._name = name
-            self._begun = self._waits = True
+            elif (field := line[:7]) == b"data: {":
+                payload = line[6:]
+            elif field == b"event: ":
+                name = line[7:]
+            elif field[:6] == b"data:{":
+                payload = line[5:]
+            elif field[0] != _COLON:
+                return self._feed_slowly(lines)
+        if payload is not None or name or self._begun:
+            self._keep(name, payload)
         return events
+
+    def _keep(self, name: bytes, payload: bytes | None) -> None:
+        """The event that is not complete has this name and this line of data, if any."""
+        self._data = [] if payload is None else [payload]
+        self._size = len(payload or b"")
+        self._name = name
+        self._begun = payload is not None or bool(name)
+        self._waits = self._waits or self._begun
 
     def _behind_what_waits(self, data: bytes) -> bytes:
         """Whole lines and the beginning of another one, with the beginning that came before; empty if no line ends."""

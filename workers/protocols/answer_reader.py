@@ -175,9 +175,12 @@ class EventStreamReader:
     def _event(self, payload: bytes, name: bytes) -> str:
         """Take in the data of an event with this name, if it has one; answers its text."""
         try:
-            if (large := len(payload) > SMALL) and payload.startswith(self._ECHOES):
+            if len(payload) <= SMALL:
+                event = orjson.loads(payload)
+            elif payload.startswith(self._ECHOES):
                 return ""
-            event = parsed(payload) if large else orjson.loads(payload)
+            else:
+                event = parsed(payload)
         except ValueError:
             return self._take_in_odd(payload, name)
         if type(event) is not dict:

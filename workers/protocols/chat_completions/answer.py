@@ -51,8 +51,11 @@ class Completion(EventStreamReader):
         if usage := event.get("usage"):
             self._count(usage)
         choices = event.get("choices")
-        if type(choices) is not list:
-            choices = self._odd.entries(choices, "choices")
+        if type(choices) is list and len(choices) == 1:
+            choice = choices[0]
+            if type(choice) is dict and not choice.get("index"):
+                return self._choice(choice, event, payload, 0)
+        choices = self._odd.entries(choices, "choices")
         if not choices:
             require_no_error(event, payload)
         text = ""
@@ -107,8 +110,8 @@ class Completion(EventStreamReader):
                 calls = [{"index": 0, "function": call}]
         if calls:
             listed = self._odd.entries(calls, "tool_calls")
-            indexes = self._add_calls(listed, whole=whole)
-            if any(EXTRA in call for call in listed if type(call) is dict):
+            indexes, more = self._add_calls(listed, whole=whole)
+            if more:
                 parts = Parts()
                 parts.admit(calls)
                 raw_delta = _text_of_choice((*around, delta), payload, place, parts, whole=whole)
@@ -119,10 +122,11 @@ class Completion(EventStreamReader):
             self._refused = True
         else:
             return ""
-        if isinstance(content, dict | list):
-            content = self._chunks(self._odd.entries(content, "content"))
-        elif type(content) is not str:
-            content = self._odd.text(content, "content")
+        if type(content) is not str:
+            if isinstance(content, dict | list):
+                content = self._chunks(self._odd.entries(content, "content"))
+            else:
+                content = self._odd.text(content, "content")
         return self._say(content) if content else ""
 
     def _chunks(self, content: list[Any]) -> str:
@@ -153,16 +157,19 @@ class Completion(EventStreamReader):
             if index is not None and call.get(EXTRA) is not None:
                 self._opaque.add_to_call(index, call, raw, parts)
 
-    def _add_calls(self, parts: Sequence[Any], *, whole: bool) -> list[int | None]:
-        """Parts of calls; each is a call of its own if they are ``whole``. Answers the index of each."""
+    def _add_calls(self, parts: Sequence[Any], *, whole: bool) -> tuple[list[int | None], bool]:
+        """Parts of calls; each is a call of its own if they are ``whole``. Answers the index of each, and whether any
+        has fields that are sent back."""
         self._calls.admit(len(parts))
         odd = self._odd
         indexes: list[int | None] = []
+        more = False
         for part in parts:
             if type(part) is not dict:
                 odd.note("a tool call is no object")
                 indexes.append(None)
                 continue
+            more = more or EXTRA in part
             function = part.get("function")
             if type(function) is not dict:
                 function = part if function is None else odd.fields(function, "the function of a tool call")
@@ -172,19 +179,15 @@ class Completion(EventStreamReader):
                 index = self._calls.next
             elif index is not None and type(index) is not int:
                 index = odd.index(index, "the index of a tool call")
-            if type(identity) is int:
-                identity = str(identity)
             if type(arguments) is not str:
                 arguments = as_text(function.get("parameters") if arguments is None else arguments)
-            indexes.append(
-                self._calls.add(
-                    index,
-                    identity=identity if type(identity) is str else odd.text(identity, "the id of a tool call"),
-                    name=name if type(name) is str else odd.text(name, "the name of a tool call"),
-                    arguments=arguments,
-                )
-            )
-        return indexes
+            if identity is None and name is None:
+                indexes.append(self._calls.add(index, arguments=arguments))
+                continue
+            identity = str(identity) if type(identity) is int else odd.text(identity, "the id of a tool call")
+            name = odd.text(name, "the name of a tool call")
+            indexes.append(self._calls.add(index, identity=identity, name=name, arguments=arguments))
+        return indexes, more
 
     def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
         """Take in a chat completion, as the base says."""

@@ -29,6 +29,8 @@ _SHOWN: Final = ("thinking", "reasoning_text")
 DETAILS: Final = "reasoning_details"
 BLOCKS: Final = "thinking_blocks"
 EXTRA: Final = "extra_content"
+_RAW: Final = frozenset((DETAILS, BLOCKS, EXTRA))
+"""Fields of which the JSON is kept as it came."""
 CALLS: Final = "tool_calls"
 ID: Final = "id"
 _GROWING: Final = ("text", "summary", "thinking")
@@ -98,7 +100,9 @@ class OpaqueFields(SentBack):
                 thoughts = thoughts or piece
         if not thoughts:
             thoughts = next((piece for name in _SHOWN if isinstance(piece := delta.get(name), str) and piece), "")
-        lists = [name for name in (DETAILS, BLOCKS) if isinstance(delta.get(name), list | dict)]
+        lists: list[str] = []
+        if not _RAW.isdisjoint(delta):
+            lists = [name for name in (DETAILS, BLOCKS) if isinstance(delta.get(name), list | dict)]
         if not lists and delta.get(EXTRA) is None:
             return thoughts
         texts = members(text())
