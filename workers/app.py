@@ -6,8 +6,10 @@ knows.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -315,6 +317,16 @@ def _stop_child(**_: Any) -> None:
 # Celery sends this signal from its handlers of SIGTERM and SIGINT, and one of them can interrupt another: with a lock
 # that its holder cannot take again, the main thread would wait for itself, and the worker would never end.
 worker_shutting_down.lock = RLock()
+
+
+@atexit.register
+def _outlast_signals() -> None:
+    """Ignore the signals that end a worker: it is about to exit, with the status that says how.
+
+    The interpreter gives up handlers before it is done, and one more signal then would be what it died of.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 @worker_shutting_down.connect
