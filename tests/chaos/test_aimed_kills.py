@@ -245,6 +245,7 @@ def test_many_kills_between_store_and_broker_lose_nothing(
     apart: tuple[Cluster, Mapping[str, Zygote]], aim: Aim, provider: str
 ) -> None:
     cluster, zygotes = apart
+    cluster.heal()
     cluster.mark()
     fire_at({aim: scaled(8)}, cluster, zygotes, f"aimed kills, broker apart: {aim}", [provider])
     check(cluster)
