@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self, TypeVar, get_args
 
 from palaver.errors.exceptions import ConfigurationError
 from palaver.errors.failure import Failure
@@ -21,6 +21,7 @@ from palaver.steps.ceiling import CEILING, MAX_SECONDS, UNLIMITED, Ceiling, whol
 from palaver.steps.verdicts import GiveUp, Postpone, RetryAfter
 from palaver.vocabulary.lifecycle import StopReason
 
+_T = TypeVar("_T")
 Jitter = Literal["full", "equal", "none"]
 """The way a back-off is randomised: over its full length, over its upper half, or not at all."""
 Then = Literal["fail", "fallback_model"]
@@ -192,15 +193,13 @@ class RetryPolicy:
         """
         table = _table(value, FIELDS)
         rules = _table(table.get("rules", {}), tuple(ErrorClass), pointer="/rules")
-        tools = _table(table.get("tools", {}), CEILING, pointer="/tools")
         times = {name: table[name] for name in _TIMES if name in table}
         for name, seconds in times.items():
             within(name, seconds, 0, MAX_SECONDS)
-        parsed = {ErrorClass(name): _rule(name, rule) for name, rule in rules.items()}
         return cls(
-            parsed,
+            {ErrorClass(name): _made(Rule, rule, _OF_A_RULE, f"/rules/{name}") for name, rule in rules.items()},
             **{name: timedelta(seconds=seconds) for name, seconds in times.items()},
-            tools=_below_tools(tools),
+            tools=_made(Ceiling, table.get("tools", {}), CEILING, "/tools"),
         )
 
     def dump(self) -> dict[str, Any]:
@@ -220,18 +219,11 @@ FIELDS: Final = (*_TIMES, "tools", "rules")
 _OF_A_RULE: Final = tuple(entry.name for entry in fields(Rule))
 
 
-def _below_tools(table: Mapping[str, Any]) -> Ceiling:
+def _made(kind: Callable[..., _T], value: object, names: Collection[str], pointer: str) -> _T:
+    """What ``kind`` makes of the fields of a table."""
+    table = _table(value, names, pointer)
     try:
-        return Ceiling(**table)
-    except ConfigurationError as error:
-        raise ConfigurationError(error.reason, pointer="/tools" + error.pointer) from None
-
-
-def _rule(name: str, value: object) -> Rule:
-    pointer = f"/rules/{name}"
-    table = _table(value, _OF_A_RULE, pointer=pointer)
-    try:
-        return Rule(**table)
+        return kind(**table)
     except ConfigurationError as error:
         raise ConfigurationError(error.reason, pointer=pointer + error.pointer) from None
 

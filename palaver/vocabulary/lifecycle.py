@@ -83,11 +83,7 @@ TRANSITIONS: Final = MappingProxyType(
         _S.REQUIRES_ACTION: frozenset({_S.RUNNING, _S.PAUSED, _S.COMPLETED} | _ENDS_ANYWHERE),
         _S.PAUSED: frozenset({_S.RUNNING, _S.QUEUED, _S.REQUIRES_ACTION, _S.COMPLETED} | _ENDS_ANYWHERE),
         _S.CANCELLING: frozenset({_S.CANCELLED}),
-        _S.COMPLETED: frozenset[RunStatus](),
-        _S.INCOMPLETE: frozenset[RunStatus](),
-        _S.FAILED: frozenset[RunStatus](),
-        _S.CANCELLED: frozenset[RunStatus](),
-        _S.EXPIRED: frozenset[RunStatus](),
+        **dict.fromkeys((_S.COMPLETED, _S.INCOMPLETE, _S.FAILED, _S.CANCELLED, _S.EXPIRED), frozenset[RunStatus]()),
     }
 )
 """From each status, the statuses that a run may move to next."""

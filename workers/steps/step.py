@@ -112,8 +112,7 @@ async def _work(
     try:
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
         active.begin(attempt.lease)
-        missing = await attempt.missing_capability()
-        if missing is not None:
+        if (missing := await attempt.missing_capability()) is not None:
             return missing
         attempt.load_conversation(known)
         answer = await function(attempt)
