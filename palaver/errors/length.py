@@ -12,77 +12,88 @@ import re
 from itertools import pairwise
 from typing import Final
 
+from palaver.errors.wordings import each, wording, words
 
-def _wording(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns))
-
-
-_SAID: Final = _wording(
+_SAID: Final = wording(
     r"context[ _](?:length|window|size|limit)s?(?: of (?:\S+ ){0,2}\S+)?[ _](?:is |was |has been |limit )?"
     r"(?:exceed|reached)",
     r"context window exceeds",
-    r"(?:exceed|larger|greater|longer|reached)\w{0,5} (?:than )?(?:\S+ ){0,4}context (?:length|window|size|limit)",
+    each(
+        "exceed|larger|greater|longer|reached",
+        r"\w{0,5} (?:than )?(?:\S+ ){0,4}context (?:length|window|size|limit)",
+    ),
     r"maximum (?:context|prompt|input) (?:length|window|size)",
-    r"\bmax(?:imum)? (?:context|model|sequence) length",
+    words("max", r"(?:imum)? (?:context|model|sequence) length"),
     r"maximum (?:context|input) of \d",
     r"context length (?:is|of) only",
     r"context overflow",
-    r"(?:prompt|input|request|message|context|conversation)s?(?: tokens?| length)*(?: is| are)? too (?:long|large)",
-    r"(?:prompt|input)\b.{0,60}\btoo (?:long|large) (?:and|to|for)\b",
+    each(
+        "prompt|input|request|message|context|conversation",
+        r"s?(?: tokens?| length)*(?: is| are)? too (?:long|large)",
+    ),
+    each("prompt|input", r"\b.{0,60}\btoo (?:long|large) (?:and|to|for)\b"),
     r"too long to fit",
-    r"(?:prompt|input|request|conversation|messages?)\b.{0,40}(?:n[o']t|cannot) fit",
+    each("prompt|input|request|conversation|messages?", r"\b.{0,40}(?:n[o']t|cannot) fit"),
     r"'(?:messages|input|prompt)(?:[.\[][^']{0,40}(?:content|text|output|arguments)[^']{0,20})?': "
     r"(?:string|array) too long",
     r"request (?:body )?too large for",
     r"reduce (?:the (?:length|size|number)|(?:your|the) (?:message|prompt|input))",
-    r"(?:input|prompt) tokens? (?:count |number |length )?.{0,40}exceed",
-    r"(?:input|prompt) exceeds (?:the )?max",
-    r"(?:input|prompt|query|message|request|conversation)(?:_ids)? length .{0,40}exceed",
-    r"(?:exceed|above) (?:the )?(?:maximum |max )?(?:message|prompt|input|context) tokens",
+    each("input|prompt", r" tokens? (?:count |number |length )?.{0,40}exceed"),
+    each("input|prompt", r" exceeds (?:the )?max"),
+    each("input|prompt|query|message|request|conversation", r"(?:_ids)? length .{0,40}exceed"),
+    each("exceed|above", r" (?:the )?(?:maximum |max )?(?:message|prompt|input|context) tokens"),
     r"tokens .{0,40}exceed\w* (?:the )?(?:model|context|max(?:imum)? message)",
     r"inputs?\W{1,3}.{0,40}must (?:be <=|have less than) \d",
     r"exceeded model token limit",
     r"must be less than max_seq_len",
-    r"(?:exceeds?|longer than|greater than) (?:the )?(?:max_seq_len|max_model_len|max_num_tokens|session_len|n_ctx)",
+    each(
+        "exceeds?|longer than|greater than",
+        r" (?:the )?(?:max_seq_len|max_model_len|max_num_tokens|session_len|n_ctx)",
+    ),
     r"n_keep .{0,20}n_ctx",
     r"range of input length",
-    r"(?:request|payload|body)(?: body| payload)?(?: size)? exceeds the (?:maximum|limit)",
+    each("request|payload|body", r"(?: body| payload)?(?: size)? exceeds the (?:maximum|limit)"),
     r"payload size exceeds",
     r"total text bytes",
     r"上下文.{0,12}(?:[过超太]长|超[过出限])",
 )
 """Wordings, in lower case. The last one is Chinese: a context that is too long or exceeds."""
-_SAID_OF_OTHERS_TOO: Final = _wording(
-    r"(?:prompt|input|messages?|conversation) exceeds? (?:the |your )?(?:\S+ )?limit",
-    r"(?:input|prompt) tokens? must be (?:less|fewer|at most|<)",
-    r"(?:输入|内容|提示词?|消息|对话|会话|文本|长度|prompt|tokens?).{0,12}(?:[过超太]长|超[过出限]|上限|大于)",
-    r"(?:入力|トークン|プロンプト).{0,12}(?:長すぎ|超え)",
-    r"(?:입력|토큰|프롬프트|메시지).{0,12}(?:초과|너무 [길긴])",
+_SAID_OF_OTHERS_TOO: Final = wording(
+    each("prompt|input|messages?|conversation", r" exceeds? (?:the |your )?(?:\S+ )?limit"),
+    each("input|prompt", r" tokens? must be (?:less|fewer|at most|<)"),
+    each(
+        "输入|内容|提示词?|消息|对话|会话|文本|长度|prompt|tokens?",
+        r".{0,12}(?:[过超太]长|超[过出限]|上限|大于)",
+    ),
+    each("入力|トークン|プロンプト", r".{0,12}(?:長すぎ|超え)"),
+    each("입력|토큰|프롬프트|메시지", r".{0,12}(?:초과|너무 [길긴])"),
 )
 """Wordings of sentences that name nothing else: also in Chinese, Japanese and Korean."""
-_SAID_OF_RATES_TOO: Final = _wording(r"too many (?:input |prompt )?tokens", r"token limit exceeded")
-_RATE: Final = _wording(
+_SAID_OF_RATES_TOO: Final = wording(r"too many (?:input |prompt )?tokens", r"token limit exceeded")
+_RATE: Final = wording(
     r"per[ _-](?:min|hour|day|sec)",
-    r"\b[rti]p[md]\b",
+    words("r|t|i", r"p[md]\b"),
     r"rate[ _-]?limit",
     r"throttl",
     r"please (?:wait|retry)",
     r"quota",
-    r"\bmonth|\bdaily",
-    r"每[分秒天日月]|每小时|[频速]率|并发|配额|余额",
+    words("month|daily"),
+    r"每[分秒天日月]|每小时|频率|速率|并发|配额|余额",
 )
-_OTHER: Final = _wording(
+_OTHER: Final = wording(
     r"max_(?:completion_|output_|new_)?tokens",
-    r"(?:completion|output|generated|reasoning|thinking|budget)[ _]tokens?",
-    r"image|pixel|\bpdf\b|audio|video|\btools?\b|function|schema|cache_control|\bstop\b|temperature|logprobs",
+    each("completion|output|generated|reasoning|thinking|budget", r"[ _]tokens?"),
+    r"image|pixel|audio|video|function|schema|cache_control|temperature|logprobs",
+    words("pdf|tools?|stop", r"\b"),
     r"output length|cache[ _]key|deadline|time(?:d )?out|token id|vocabulary",
     r"图[片像]|音频|视频|输出|工具|文件|画像|이미지",
 )
 """Other things than the prompt of which there may be too much."""
-_LENGTH: Final = _wording(r"tokens?\b|n_ctx|context|prompt|\binput|sequence|conversation")
-_LIMITED: Final = _wording(
-    r"exceed|\bmax|limit|at most|up to|only|allow|more than|greater|longer|larger|too (?:long|large|many|big)|>|\bfit"
-    r"|smaller|less than|\bholds?\b"
+_LENGTH: Final = wording(r"tokens?\b|n_ctx|context|prompt|sequence|conversation", words("input"))
+_LIMITED: Final = wording(
+    r"exceed|limit|at most|up to|only|allow|more than|greater|longer|larger|too (?:long|large|many|big)|>|smaller",
+    r"less than",
+    words(r"max|fit|holds?\b"),
 )
 _FOREIGN: Final = re.compile(r"[^\x00-\u024f\u2000-\u2fff]{3}")
 """Matches words in a script of which only a few words are known here."""
@@ -127,6 +138,8 @@ def _in_a_sentence(text: str) -> bool:
     if any(map(_SAID_OF_OTHERS_TOO.search, sentences)):
         return True
     numbers = [{*_numbers(sentence)} for sentence in sentences]
+    if not any(numbers):
+        return False
     of_length, limited = ([bool(words.search(sentence)) for sentence in sentences] for words in (_LENGTH, _LIMITED))
     if any(a and b and len(found) > 1 for a, b, found in zip(of_length, limited, numbers, strict=True)):
         return True
@@ -148,5 +161,6 @@ def _numbers(sentence: str) -> list[int]:
 
 def _is_the_output(text: str) -> bool:
     """Tell whether the answer alone was to be longer than the window: no prompt is short enough for that."""
-    output, window = _OUTPUT.search(text), _WINDOW.search(text)
+    window = _WINDOW.search(text)
+    output = _OUTPUT.search(text) if window else None
     return bool(output and window and int(next(filter(None, output.groups()))) >= int(window[1]))

@@ -17,6 +17,7 @@ from palaver.errors.failure import Failure, ProviderDetails
 from palaver.errors.headers import asks_for_no_retry, request_id, retry_after
 from palaver.errors.length import is_about_length, may_be_about_length
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source
+from palaver.errors.wordings import each, wording, words
 
 _C = ErrorClass
 
@@ -90,24 +91,20 @@ _TELLING_CODES: Final[Mapping[str, ErrorClass]] = {
 """These decide where the status does not: in a 2xx (an error inside a stream) and in a 400."""
 
 
-def _wording(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns))
-
-
 _ABOVE: Final = frozenset({"array_above_max_length", "string_above_max_length"})
 _OF_THE_CONVERSATION: Final = re.compile(r"(?:messages|input|prompt)\b(?!.*\.(?:name|\w*id|\w*url|\w*data)$)")
 """Matches what OpenAI calls a part of the conversation. Other fields have a longest length, too."""
 _NAMED_FIELD: Final = re.compile(r"'([^']{1,80})': (?:string|array) too long")
-_TOO_LARGE_FOR_ANY_MINUTE: Final = _wording(r"must be reduced in order to run")
+_TOO_LARGE_FOR_ANY_MINUTE: Final = wording(r"must be reduced in order to run")
 """OpenAI's 429 for a prompt above the whole limit of a minute: waiting cannot help, a shorter prompt can."""
-_CONTENT: Final = _wording(
+_CONTENT: Final = wording(
     r"content[ _](?:management )?(?:policy|filter)",
     r"safety (?:system|filter|polic|reason|guard|check)",
-    r"(?:blocked|rejected|flagged|refused) .{0,40}safety",
-    r"(?:input|prompt|request|message|content)s? (?:was|were|is|has been|have been) flagged",
+    each("blocked|rejected|flagged|refused", r" .{0,40}safety"),
+    each("input|prompt|request|message|content", r"s? (?:was|were|is|has been|have been) flagged"),
     r"violat\w{1,4} .{0,40}polic",
 )
-_QUOTA: Final = _wording(
+_QUOTA: Final = wording(
     r"exceeded your (?:current|monthly|daily) quota",
     r"budget has been exceeded",
     r"exceeded (?:\S+ ){0,3}budget",
@@ -116,9 +113,9 @@ _QUOTA: Final = _wording(
     r"out of credit",
     r"spend(?:ing)? limit",
     r"reached your specified (?:workspace )?(?:api )?usage limits",  # Anthropic's 400
-    r"(?<!/)\bbilling\b",  # not the link to a page, which a limit of a minute shows as well
+    words("billing", r"\b(?<!/billing)"),  # not the link to a page, which a limit of a minute shows as well
 )
-_KEY: Final = _wording(r"api key not valid", r"(?:incorrect|invalid) (?:x-)?api[ -]key")
+_KEY: Final = wording(r"api key not valid", r"(?:incorrect|invalid) (?:x-)?api[ -]key")
 
 _LENGTH: Final = frozenset({0, 400, 413, 422, 500})
 """Statuses of a request that is too long. 0 stands for every 2xx; 500 is what some gateways make of the 400 behind
@@ -130,21 +127,24 @@ _WORDING: Final[tuple[tuple[re.Pattern[str], ErrorClass, frozenset[int]], ...]] 
     (_KEY, _C.AUTHENTICATION, frozenset({0, 400})),
 )
 
-_MEDIA: Final = _wording(
+_MEDIA: Final = wording(
     r"image",
     r"picture",
-    r"\bvision\b",
-    r"\bpdf\b",
+    words("vision|pdf|media", r"\b"),
     r"multi-?modal",
-    r"\bmedia\b|media_type",
+    r"media_type",
     r"mmproj",
     r"图[片像]|画像|이미지",
-    r"url sources?\b|(?:download|fetch)\w* .{0,40}(?:url\b|https?:)",
+    r"url sources?\b",
+    each("download|fetch", r"\w* .{0,40}(?:url\b|https?:)"),
     r"content\b.{0,40}(?:must|should) be a (?:valid )?string",  # servers of models that read text alone
     r"incorrect padding",
     r"base64",
     r"input_file|file_data",
-    r"(?:could not|unable to|failed to|cannot|invalid|unsupported|corrupt)\w* .{0,40}\b(?:file|document)",
+    each(
+        "could not|unable to|failed to|cannot|invalid|unsupported|corrupt",
+        r"\w* .{0,40}\b(?:file|document)",
+    ),
 )
 _OF_A_SCHEMA: Final = re.compile(r"(?i)schema|parameters|\.description\b|\.name\b")
 _NAMED_TOOL: Final = re.compile(
@@ -153,14 +153,14 @@ _NAMED_TOOL: Final = re.compile(
 _PLACED_TOOL: Final = re.compile(
     r"\bfunction_?declarations[.\[](\d{1,4})|\btools[.\[](\d{1,4})(?!.*function_?declar)", re.I
 )
-_OF_A_TOOL: Final = _wording(r"schema", r"function", r"tools?[\[.]")
+_OF_A_TOOL: Final = wording(r"schema", r"function", r"tools?[\[.]")
 _HINTS: Final = (
-    (_wording(r"does not support (?:tool|function)"), "tools_unsupported"),
+    (wording(r"does not support (?:tool|function)"), "tools_unsupported"),
     (
-        _wording(r"model .{0,80}(?:not found|does not exist|is not supported)", r"no such model"),
+        wording(r"model .{0,80}(?:not found|does not exist|is not supported)", r"no such model"),
         "model_not_found",
     ),
-    (_wording(r"item with id .{1,100} not found"), "item_not_found"),
+    (wording(r"item with id .{1,100} not found"), "item_not_found"),
 )
 """Codes for what local servers say in words only."""
 

@@ -277,7 +277,7 @@ _ALL: Final = (
         ("provider_message", "what a run's error repeats of what a provider said", 2 * KIB, "bytes", "cut"),
         ("error_body", "an error's body", 64 * KIB, "bytes", "cut: the rest is not read"),
         ("error_parts", "objects and arrays in it that are looked at", 50, "parts", "the first are"),
-        ("error_words", "its words that are judged; of one text, half as many", 6 * KIB, "characters", "its ends are"),
+        ("error_words", "its words that are judged; of one text, half as many", 16 * KIB, "characters", "its ends are"),
         ("tool_calls", "tool calls in an answer", 128, "calls", "`too_many_tool_calls`", "max_tool_calls"),
         ("tool_name", "name of a tool that is called", 128, "characters", "`tool_call_too_large`"),
         ("tool_arguments", "arguments of a call", 256 * KIB, "characters", "`tool_call_too_large`"),
