@@ -408,6 +408,23 @@ def given_at_once(chance: random.Random, events: list[Event]) -> None:
             block["input"] = CALLS[number][1]
 
 
+def all_so_far(chance: random.Random, events: list[Event]) -> None:
+    """Arguments of which each piece has all before it once more."""
+    texts: dict[Any, str] = {}
+    for event in events:
+        delta = event.get("delta")
+        places: list[tuple[Any, Any, str]] = [
+            (part["index"], part["function"], "arguments") for part in _call_parts([event])
+        ]
+        if isinstance(delta, dict) and "partial_json" in delta:
+            places.append((event["index"], delta, "partial_json"))
+        if event.get("type") == "response.function_call_arguments.delta":
+            places.append((event["output_index"], event, "delta"))
+        for call, where, name in places:
+            if where.get(name):
+                where[name] = texts[call] = texts.get(call, "") + where[name]
+
+
 def unnamed_types(chance: random.Random, events: list[Event]) -> None:
     """Events whose type is their name alone."""
     for event in events:
@@ -457,7 +474,7 @@ def not_a_number(chance: random.Random, events: list[Event]) -> None:
 
 BENDS: Final[tuple[Bend, ...]] = (
     *(put_in_nothing, leave_out, leave_out_beginnings, odd_fields, null_beside, repeat, later, index_as_text),
-    *(object_for_list, given_at_once, unnamed_types, halves, not_a_number),
+    *(object_for_list, given_at_once, unnamed_types, halves, not_a_number, all_so_far),
 )
 ALONE: Final[tuple[Bend, ...]] = (say_again, without_index, same_index, function_call)
 """Those that say otherwise where parts belong: one of them is enough, and none where beginnings are left out."""
@@ -561,7 +578,7 @@ def bent(seed: int) -> Bent:
         and repeat not in chosen
     ):
         chosen.insert(0, chance.choice(ALONE))
-    chosen.sort(key=lambda each: AFTER.index(each) + 1 if each in AFTER else 0)
+    chosen.sort(key=lambda each: AFTER.index(each) + 1 if each in AFTER else -(each is all_so_far))
     for bend in chosen:
         bend(chance, events)
     kinds: Counter[str] = Counter()

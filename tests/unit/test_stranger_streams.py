@@ -34,6 +34,10 @@ def lines(stream: bytes, **layout: Any) -> list[bytes]:
     return [json.dumps(json.loads(value), **layout).encode() for value in values]
 
 
+def within(line: bytes) -> bytes:
+    return b'data: {"code":200,"message":"ok","data":%b}\n\n' % line
+
+
 CHAT: Final = {
     # Arguments.
     "an empty object before the pieces": (part("{}", **FIRST) + part('{"a"') + part(":1}") + CALLED, ONE),
@@ -42,6 +46,15 @@ CHAT: Final = {
     "null as text before the pieces": (part("null", **FIRST) + part('{"a":1}') + CALLED, ONE),
     "null as text": (part("null", **FIRST) + CALLED, ("", "", (("f", {}),))),
     "all said again behind the pieces": (part('{"a"', **FIRST) + part(":1}") + part('{"a":1}') + CALLED, ONE),
+    "each piece with all before it": (
+        part("{", **FIRST) + part('{"a"') + part('{"a":') + part('{"a":1}') + part('{"a":1}') + CALLED,
+        ONE,
+    ),
+    "all before it with name and id": (
+        b"".join(part(piece, **FIRST) for piece in ('{"a"', '{"a":', '{"a":1}')) + CALLED,
+        ONE,
+    ),
+    "pieces that begin alike": (part('{"', **FIRST) + part('{":1}') + CALLED, ("", "", (("f", {"{": 1}),))),
     "JSON in a text": (part(DOUBLE, **FIRST) + CALLED, ONE),
     "JSON in a text, in pieces": (part(DOUBLE[:5], **FIRST) + part(DOUBLE[5:]) + CALLED, ONE),
     "parameters": (
@@ -72,6 +85,7 @@ CHAT: Final = {
     "over lines, of which none is data": (b": ok\n\n" + b"\n\n".join(lines(SAID, indent=2)) + b"\n\n", HELLO),
     "a line feed in a text": (b'data: {"choices":[{"delta":{"content":"a\nb"}}]}\n\n' + ENDED, ("a\nb", "", ())),
     "JSON in JSON": (b"".join(b"data: %b\n\n" % json.dumps(line.decode()).encode() for line in lines(SAID)), HELLO),
+    "events in the data of objects": (b"".join(within(line) for line in lines(SAID)) + DONE, HELLO),
     "a list of events": (b"data: [" + b",".join(lines(SAID)) + b"]\n\n", HELLO),
     "nothing between events": (b"data: " + b"".join(lines(SAID)) + b"\n\n", HELLO),
     "data alone between events": (b"data: " + b"data: ".join(lines(SAID)) + b"\n\n", HELLO),
@@ -128,6 +142,11 @@ ANTHROPIC: Final = {
     "input as text": (given(input='{"a":1}') + USED, ONE),
     "a piece that is an object": (given() + piece({"a": 1}) + USED, ONE),
     "JSON in a text": (given() + piece(DOUBLE) + USED, ONE),
+    "each piece with all before it": (given() + piece("{") + piece('{"a":') + piece('{"a":1}') + USED, ONE),
+    "events in the data of objects": (
+        b"".join(map(within, lines(SPOKEN + event(type="message_delta", stop_reason="stop")))),
+        HELLO,
+    ),
     "text in the block of a call": (
         given() + piece('{"a"') + block("delta", delta={"type": "text_delta", "text": "hello"}) + piece(":1}") + USED,
         ("hello", "", (F,)),
@@ -209,6 +228,14 @@ RESPONSES: Final = {
         + done(),
         ("hello", "hm", ()),
     ),
+    "events in the data of objects": (
+        b"".join(map(within, lines(item("output_text.delta", delta="hello") + done()))),
+        HELLO,
+    ),
+    "each piece with all before it": (
+        ADDED + b"".join(item(ARGUED, delta=piece) for piece in ("{", '{"a":', '{"a":1}')) + done(),
+        ONE,
+    ),
     "response.done": (item("output_text.delta", delta="hello") + done(kind="done"), HELLO),
     "a proxy's end": (item("output_text.delta", delta="hello") + DONE, HELLO),
     "a proxy's end of a call": (ADDED + item(ARGUED, delta='{"a":1}') + DONE, ONE),
@@ -250,6 +277,9 @@ def claude(*content: Any) -> dict[str, Any]:
         ("anthropic", claude({"text": "hello"}), HELLO),
         ("anthropic", claude("hello"), HELLO),
         ("responses", {"output": [function(arguments=DOUBLE)]}, ONE),
+        ("chat_completions", {"code": 0, "data": message(content="hello")}, HELLO),
+        ("anthropic", {"code": 200, "message": "ok", "data": claude("hello")}, HELLO),
+        ("responses", {"success": True, "data": {"output": [function(arguments=DOUBLE)]}}, ONE),
     ],
 )
 def test_a_document_is_read_as_it_is_meant(protocol: ProtocolName, document: Any, right: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, Final
 
 import orjson
@@ -50,6 +50,15 @@ class _Gathered:
         if name != self.name or not name:
             return False
         return not arguments or (len(arguments) == self.argued and arguments == "".join(self.arguments))
+
+    def came(self) -> str:
+        """The arguments that came in pieces. If each piece has all before it once more, and they are no JSON together,
+        the last one is all of them."""
+        together = "".join(self.arguments)
+        if len(self.arguments) > 1 and all(after.startswith(piece) for piece, after in pairwise(self.arguments)):
+            last = self.arguments[-1]
+            return last if _is_object(last) and not _is_object(together) else together
+        return together
 
     def is_whole(self) -> bool:
         """Tell whether the arguments are JSON: then no more of them can follow. Looks a bounded number of times."""
@@ -132,7 +141,7 @@ class Calls:
     def is_whole(self, place: int) -> bool:
         """Tell whether the arguments of the call at ``place`` are JSON, or none."""
         call = self._calls[place]
-        return bool(call.given) or not call.arguments or call.is_whole()
+        return bool(call.given) or not call.arguments or _is_object(call.came())
 
     def _place(self, index: int | None, said_id: str, name: str, arguments: str) -> int | None:
         """Return the place of the call that a part with this ``index`` belongs to. Some servers send no index, or the
@@ -222,7 +231,7 @@ class Calls:
             while not call_id or call_id in taken:
                 call_id = f"call{next(numbers):05d}"
             taken.add(call_id)
-            arguments = redact(as_meant("".join(call.arguments)) or as_meant(call.given))
+            arguments = redact(as_meant(call.came()) or as_meant(call.given))
             calls[index] = ToolCall(id=call_id, name=redact(call.name.strip()), arguments=arguments or "{}")
         return calls
 
@@ -250,6 +259,13 @@ def as_meant(arguments: str) -> str:
     except ValueError:
         return arguments
     return text if text.startswith("{") else arguments
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def id_elsewhere(call_id: str, place: int) -> str:

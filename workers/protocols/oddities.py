@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .verbatim import listed
+from .bounds import Parts
+from .ends import is_error
+from .verbatim import listed, members
 
 _MOST: Final = 8
 """Oddities of one answer that are said."""
@@ -42,6 +44,18 @@ class Oddities:
             return value
         self.note_kind(value, place, "an object")
         return {}
+
+    def inner(self, outer: dict[str, Any], raw: bytes, mark: str) -> bytes:
+        """The JSON of the event, or the answer, that is the ``data`` of an object which is none; empty if there is
+        none. It is known by its field ``mark``, or is an error; ``raw`` is the JSON of all of it."""
+        inner = outer.get("data")
+        if mark in outer or is_error(outer.get("error")) or not isinstance(inner, dict):
+            return b""
+        if mark not in inner and not is_error(inner.get("error")):
+            return b""
+        Parts().admit(outer)
+        self.note("what is said stands in the data of another object")
+        return members(raw)["data"].encode()
 
     def entries(self, value: Any, place: str) -> list[Any]:
         """The list at ``place``. Of an object in its place, its values if they are numbered, else that object."""

@@ -57,6 +57,8 @@ class Completion(EventStreamReader):
                 return self._choice(choice, event, payload, 0)
         choices = self._odd.entries(choices, "choices")
         if not choices:
+            if inner := self._odd.inner(event, payload, "choices"):
+                return self._event(inner, name)
             require_no_error(event, payload)
         text = ""
         for place, choice in enumerate(_few(choices)):
@@ -202,6 +204,8 @@ class Completion(EventStreamReader):
                 self._finish = self._finish or "stop"
                 return text
             self._odd.note("a choice is no object")
+        if inner := self._odd.inner(document, body, "choices"):
+            return self._take_in_whole(orjson.loads(inner), inner)
         require_no_error(document, body)
         return ""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import orjson
+
 from palaver.errors import MalformedResponse, ProviderHTTPError
 from palaver.vocabulary.limits import limit_of
 
@@ -70,6 +72,8 @@ class MessagesReader(EventStreamReader):
                 self.done = True
                 return self._take_in_whole(event, payload)
             case "":
+                if inner := self._odd.inner(event, payload, "type"):
+                    return self._event(inner, name)
                 require_no_error(event, payload)
                 self._odd.note("an event does not say what it is")
             case "error":
@@ -157,6 +161,8 @@ class MessagesReader(EventStreamReader):
         self._stop(document.get("stop_reason"), document.get("stop_details"))
         content = document.get("content")
         if "stop_reason" not in document and not content:
+            if inner := self._odd.inner(document, body, "content"):
+                return self._take_in_whole(orjson.loads(inner), inner)
             require_no_error(document, body)
             raise MalformedResponse("the answer has neither content nor a stop reason")
         parts = Parts()

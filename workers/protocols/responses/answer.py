@@ -74,6 +74,8 @@ class ResponsesReader(EventStreamReader):
             case "":
                 if event.get("object") == "response":  # all of it in one event
                     return self._end(event, lambda: payload)
+                if inner := self._odd.inner(event, payload, "type"):
+                    return self._event(inner, name)
                 require_no_error(event, payload)
                 self._odd.note("an event does not say what it is")
         return ""
@@ -180,6 +182,8 @@ class ResponsesReader(EventStreamReader):
     def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
         """Take in a response, as the base says."""
         if document.get("output") is None:
+            if inner := self._odd.inner(document, body, "output"):
+                return self._take_in_whole(orjson.loads(inner), inner)
             require_no_error(document, body)
         text = self._end(document, lambda: body)
         self._thoughts.clear()
