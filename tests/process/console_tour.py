@@ -16,8 +16,8 @@ def furnish(cluster: Cluster) -> Mapping[str, str]:
     """Put something of each kind there; return the place of each page, by its name."""
     http = cluster.http
     for instructions in ("Be kind.", "Be kind and short."):
-        _done(http.put("/v1/agents/support", json={"model": "fake/echo", "instructions": instructions}))
-    _done(http.put("/v1/agents/broken", json={"model": "fake/401", "instructions": "Nobody lets it in."}))
+        _done(http.put("/v1/agents/support", json={"model": "priced/echo", "instructions": instructions}))
+    _done(http.put("/v1/agents/broken", json={"model": "fake/401", "instructions": "Its key is refused."}))
     order = {"cron": "0 3 * * *", "timezone": "Europe/Berlin", "run": {"agent": "support", "input": "Good night?"}}
     _done(http.put("/v1/schedules/nightly", json=order))
     hook = _done(http.post("/v1/webhooks", json={"url": "https://hooks.example.invalid/palaver"}))["id"]
@@ -29,7 +29,7 @@ def furnish(cluster: Cluster) -> Mapping[str, str]:
     for text in ("Is the release out?", "And now?"):
         asked = {"agent": "support", "input": text}
         _done(http.post("/v1/runs", json=asked, headers=own))
-    calls = cluster.submit("parallel-4", "Look at four things", tools=["record"], tags=[CALLS])
+    calls = cluster.submit("priced/parallel-4", "Look at four things", tools=["record"], tags=[CALLS])
     retried = cluster.submit("500-2+say-40", "Try again if you must")
     failed = cluster.submit("401", "This one cannot work")
     for run in (calls, retried, failed):

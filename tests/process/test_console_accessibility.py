@@ -1,4 +1,5 @@
-"""Each page of the console as axe-core judges it: names for screen readers, contrast, order, in light and dark."""
+"""Each page of the console as axe-core judges it: names for screen readers, contrast, order, in light and dark. And
+each fits a narrow window."""
 
 from __future__ import annotations
 
@@ -49,3 +50,18 @@ def test_no_page_violates_a_rule(shown: tuple[Console, Mapping[str, str]], axe: 
             found[f"{name}: {each['id']}"] = [node["html"][:200] for node in each["nodes"]][:3]
     assert found == {}
     console.holds()
+
+
+def test_no_page_is_wider_than_a_narrow_window(shown: tuple[Console, Mapping[str, str]]) -> None:
+    console, pages = shown
+    size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    console.tab.send("Emulation.setDeviceMetricsOverride", **size)
+    wide: dict[str, int] = {}
+    for name, place in pages.items():
+        console.visit(place)
+        console.tab.evaluate("document.querySelector('main h1').append('x'.repeat(100))")  # A name without a blank.
+        width = console.tab.evaluate("document.documentElement.scrollWidth")
+        if width > 400:
+            wide[name] = width
+    console.tab.send("Emulation.clearDeviceMetricsOverride")
+    assert wide == {}

@@ -3,7 +3,7 @@ import { html, useState } from "./html.js";
 
 const WIDTH = 640;
 const HEIGHT = 150;
-const LEFT = 52;
+const LEFT = 70;
 const BOTTOM = 18;
 const TOP = 8;
 const MARKS = 3;

@@ -56,11 +56,11 @@ export function relative(at, now) {
   return distance < 0 ? `${whole} ago` : `in ${whole}`;
 }
 
-/** A moment: relative, and absolute to who points at it. */
-export function Time({ at }) {
+/** A moment: relative, and absolute to who points at it. `past`: what stands there once it is over. */
+export function Time({ at, past }) {
   const now = useNow();
   if (!at) return html`<span class="faint">–</span>`;
-  return html`<time datetime=${at} title=${absolute(at)}>${relative(at, now)}</time>`;
+  return html`<time datetime=${at} title=${absolute(at)}>${past && Date.parse(at) <= now ? past : relative(at, now)}</time>`;
 }
 
 /** A moment in full, here and in UTC. */

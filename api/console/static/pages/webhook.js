@@ -50,7 +50,7 @@ export default function Webhook({ params, query }) {
     ["run", (delivery) => delivery.run_id && html`<${Id} id=${delivery.run_id} path=${`runs/${delivery.run_id}`} />`],
     ["attempts", (delivery) => count(delivery.attempts.length), { class: "number" }],
     ["last answer", last],
-    ["next attempt", (delivery) => html`<${Time} at=${delivery.next_attempt_at} />`],
+    ["next attempt", (delivery) => html`<${Time} at=${delivery.next_attempt_at} past="due" />`],
     ["of", (delivery) => html`<${Time} at=${delivery.created_at} />`],
     ["do", (delivery) => html`<${Act} disabled=${!webhook.enabled || delivery.state === "pending"} why="It is on its way, or the webhook is off."
       does=${() => again(delivery)} done=${reload}>again<//>`],
