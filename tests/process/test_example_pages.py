@@ -4,6 +4,7 @@ was reloaded, in whatever state. The pages of chat kits are in test_chat_pages.p
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import signal
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.process, pytest.mark.chaos, needs_chromium]
 
 SENT = "document.querySelector('input').value = 'What is 1 + 1?', document.forms[0].requestSubmit(), true"
 LOG = "document.querySelector('#log').innerText"
+STOP = "!document.querySelector('#stop').disabled && (document.querySelector('#stop').click(), true)"
 STATE = "document.querySelector('#state').textContent"
 KEY: Final = "pages-0123456789abcdef"
 PORT: Final = free_port()
@@ -105,13 +107,14 @@ class Chat:
         self.conversation = url.partition("#")[2]
         other.open(url)
 
-    def say(self, model: str, **agent: Any) -> str:
+    def say(self, model: str, text: str = "hello", **agent: Any) -> str:
         """Send a message that this model answers; the id of its run."""
         path = f"/v1/conversations/{self.conversation}"
         changed = self.cluster.http.patch(path, json={"agent": {"model": f"fake/{model}", **agent}})
         assert changed.status_code == 200, changed.text
         before = len(self.runs())
-        self.tab.evaluate("document.querySelector('input').value = 'hello', document.forms[0].requestSubmit(), true")
+        filled = f"document.querySelector('input').value = {json.dumps(text)}"
+        self.tab.evaluate(f"{filled}, document.forms[0].requestSubmit(), true")
         eventually(lambda: len(self.runs()) > before, why="the message is taken")
         self.cluster.submitted.append(self.runs()[0])
         return self.runs()[0]
@@ -161,9 +164,36 @@ def test_it_shows_the_same_after_a_reload_at_each_state(cluster: Cluster, chromi
             cluster.ended(run_id)
             assert chat.stays("completed").count("done: 1 tool results") == 1
 
+            linger = {"tools": ["linger"], "approvals": {"require": "always"}}
+            run_id = chat.say("tool-1", '[[args {"seconds": 60}]]', **linger)
+            tab.until(_press("approve"))
+            eventually(lambda: cluster.tool_starts(run_id), why="the tool is at work")
+            assert chat.stays("running").count("approve") == 2
+            tab.until(STOP)
+            assert cluster.ended(run_id).status == "cancelled"
+            chat.stays("cancelled")
+
+            run_id = chat.say("tool-1", tools=["record"], approvals={"require": "always"})
+            tab.until(_press("deny"))
+            cluster.ended(run_id)
+            assert chat.stays("completed").count("done: 1 tool results") == 2
+
+            run_id = chat.say("tool-1", tools=["record"], approvals={"require": "always"})
+            chat.sees(f"{LOG}.includes('may run?')")
+            tab.until(STOP)
+            assert cluster.ended(run_id).status == "cancelled"
+            assert "may run?" not in chat.stays("cancelled"), "a decision is asked for, though it is too late"
+
+            run_id = chat.say("hang", "are you there?")
+            chat.sees(f"{LOG}.includes('are you there?')")
+            chat.stays("running")
+            tab.until(STOP)
+            assert cluster.ended(run_id).status == "cancelled"
+            chat.stays("cancelled")
+
             run_id = chat.say("say-400+rate-20")
             chat.sees(f"{LOG}.split('w3 ').length === 3")
-            tab.until("!document.querySelector('#stop').disabled && (document.querySelector('#stop').click(), true)")
+            tab.until(STOP)
             assert cluster.ended(run_id).status == "cancelled"
             assert chat.stays("cancelled").count("w3 ") == 2, "what had come of it is kept"
 
