@@ -200,7 +200,7 @@ class Bounded(Sending, _Base):
             self._parse(held)
 
     def shutdown(self) -> None:
-        """End once work that is under way is done; nobody waits for a client that takes nothing of it now.
+        """End once work that is under way is done. A client that takes nothing of it now is not waited for.
 
         Where nothing is under way, a request may be: it is answered, and the answer says that the connection ends.
         """

@@ -33,7 +33,8 @@ class Approvals(Strict):
     """The same for a call that is the only one of its answer: beside others it waits as ``require`` says."""
     second_person: Annotated[tuple[ToolPattern, ...], AtMost("approval_patterns")] = ()
     """Names and globs of tools whose calls, where they wait, a second person approves: a key with another name than
-    those who had a part in the run. Such a call is approved as it is; anybody may deny it."""
+    those who had a part in the run. Such a call is approved as it is; every key that may decide may
+    deny it."""
     timeout: float = Field(default=86_400, ge=1, le=_MONTH)
     """Seconds. A call that nobody has decided on by then is denied."""
 
@@ -91,8 +92,8 @@ class PendingAction(BaseModel):
     """SHA-256 of the tool's name and the arguments, or of the question, hexadecimal: what a decision is about."""
     expires_at: datetime
     second_person: bool = False
-    """True if a second person, who had no part in the run, has to approve the call as it is: nobody may change its
-    arguments."""
+    """True if a second person, who had no part in the run, has to approve the call as it is: its arguments cannot be
+    changed."""
     question: ServerQuestion | None = None
     """The question, if the type is ``question``."""
 

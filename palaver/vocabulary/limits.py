@@ -407,7 +407,7 @@ _ALL: Final = (
             "people whose words a conversation, or a run, tells apart",
             200,
             "names of keys",
-            "further ones may be anybody: nobody is a second person",
+            "beyond that, no key counts as a second person",
         ),
         ("steering", "words that wait for a run's next model call", MIB, "bytes", "409 `steering_full`"),
     ),

@@ -80,7 +80,7 @@ async def failed(driver: StoreDriver, lease: Lease) -> None:
 
 
 async def cancelled(driver: StoreDriver, lease: Lease) -> None:
-    """Somebody stopped it, and part of the answer is kept."""
+    """It was stopped, and part of the answer is kept."""
     await say(driver, lease, TEXT)
     await driver.store.runs.cancel(lease.run_id)
     await _answer(driver, lease, partial=True)

@@ -132,7 +132,7 @@ async def test_one_that_takes_no_writes_is_not_ready_and_the_cause_is_named(
                     return bool(listed == read and read and (read["reason"], read["code"]) == ("store", code))
 
                 await aeventually(says_so)
-                # Nobody's rights are to blame.
+                # No user's rights are to blame.
                 assert not wrong.keys() & {"rights", "commands", "login"}
             finally:
                 server.kill()

@@ -32,7 +32,7 @@ class Talk:
         self.id = conversation_id
 
     async def submit(self, by: str | None, text: str = "go on", **more: Any) -> str:
-        """A run of somebody: its id."""
+        """The id of a new run, submitted by a person or without a name."""
         how = {name: more.pop(name) for name in ("agent_by", "voices", "condenses") if name in more}
         more.setdefault("agent", None if self.id else AGENT)
         body = Submission(input=text or (), conversation_id=self.id, **more)
@@ -56,7 +56,7 @@ class Talk:
         return run_id
 
     async def paid(self, run_id: str, by: str) -> None:
-        """Let somebody approve the payment, make it, and let the run end."""
+        """Let a person approve the payment, make it, and let the run end."""
         acted = await self.driver.act(run_id, approve("all"), by=by)
         await self.driver.answer(await self.driver.claim(acted.settled.deliveries[0]))
         await self.driver.finish(await self.lease(run_id))
@@ -417,7 +417,7 @@ async def test_records_from_before_are_read(driver: StoreDriver, talk: Talk) -> 
     await check(driver, run_id, none_of="ann dan", but="bob")
 
 
-async def test_more_people_than_are_told_apart_may_be_anybody(driver: StoreDriver, talk: Talk) -> None:
+async def test_with_more_people_than_are_told_apart_no_key_is_a_second_person(driver: StoreDriver, talk: Talk) -> None:
     await talk.said_and_done("bob", "hello")
     many = {f"user-{number}": 1 for number in range(limit_of("voices") - 1)}
     await driver.redis.hset(keys.conversation(talk.id or ""), "voices", orjson.dumps({"bob": 1, **many}))

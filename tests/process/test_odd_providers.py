@@ -78,9 +78,9 @@ def picky(path: str, body: bytes) -> Answer | None:
     if b'"name":"odd"' not in body:
         return None
     if path == "/v1/messages":
-        said = "tools.1.custom.input_schema: a rule that nobody knows yet"
+        said = "tools.1.custom.input_schema: a rule that is not known yet"
         return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
-    said = "Invalid schema for function 'odd': a rule that nobody knows yet"
+    said = "Invalid schema for function 'odd': a rule that is not known yet"
     return 400, {"error": {"message": said, "type": "invalid_request_error", "code": "invalid_function_parameters"}}
 
 

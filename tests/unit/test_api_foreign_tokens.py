@@ -309,7 +309,7 @@ async def test_a_token_for_a_page_lives_no_longer(api: World, there: LocalIssuer
         assert (await api.client.get(run["links"]["self"], headers=page)).status_code == 200
 
 
-async def test_who_has_a_token_of_the_issuer_is_nobody_else(api: World, there: LocalIssuer) -> None:
+async def test_who_has_a_token_of_the_issuer_cannot_make_one_for_another_person(api: World, there: LocalIssuer) -> None:
     run = (await api.client.post("/v1/runs", json=BODY, headers=there.bearer(scope=ALL))).json()
     asked = {"run": run["id"], "subject": "bob"}
     answer = await api.client.post("/v1/tokens", json=asked, headers=there.bearer(scope=ALL))

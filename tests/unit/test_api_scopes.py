@@ -39,7 +39,7 @@ PARTS: Final = {
     "conversation_id": CONVERSATION_ID,
     "conversation": str(NUMBER),
     "item_id": "msg_1",
-    "model_id": "nobody/at-all",
+    "model_id": "no-provider/no-model",
     "event": str(NUMBER),
     "task": RUN_ID,
     "api_key_id": "0" * 12,

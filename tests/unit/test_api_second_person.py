@@ -52,7 +52,7 @@ class Office:
     """Requests whose answers are streams: a client that goes would end the run."""
 
     async def ask(self, by: str, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
-        """The answer to a request of somebody."""
+        """The answer to a request of one person."""
         headers["Authorization"] = f"Bearer {KEYS[by]}"
         return await self.api.client.request(method, path, json=body, headers=headers)
 
@@ -73,7 +73,7 @@ class Office:
         return await self.have("bob", "GET", f"/v1/runs/{run['id']}")
 
     async def submit(self, by: str, input: Any = "hello", **body: Any) -> dict[str, Any]:
-        """A run of somebody."""
+        """A run that one person submitted."""
         if "conversation_id" not in body:
             body.setdefault("agent", AGENT)
         return await self.have(by, "POST", "/v1/runs", {"input": input, **body})
@@ -115,7 +115,7 @@ class Office:
         await Scheduler(self.api.app.state.backend).look()
 
     async def batch(self, by: str, **body: Any) -> dict[str, Any]:
-        """A batch of somebody that takes more items."""
+        """A batch of one person that takes more items."""
         made = {"agents": [AGENT], "items": [{"input": "hello"}], "complete": False, **body}
         return await self.have(by, "POST", "/v1/batches", made)
 
@@ -263,7 +263,7 @@ async def test_who_wrote_an_agent_of_the_server_that_a_response_changes(desk: Of
     await desk.have("bob", "POST", "/openai/v1/responses", asked)
     (run,) = await desk.runs()
     await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
-    # The conversation has that agent now, for whoever goes on.
+    # The conversation has that agent now, also for the next person who goes on.
     await desk.have("bob", "POST", f"/v1/runs/{run['id']}/cancel")
     again = await desk.submit("dan", conversation_id=run["conversation_id"])
     await desk.check(await desk.pay(again), none_of="ann bob dan", but="cid")

@@ -84,7 +84,7 @@ def _requests(operation: Operation, has: Belongings) -> Iterator[tuple[str, Any]
 
 
 async def _send(api: World, operation: Operation, has: Belongings) -> None:
-    """Send all of these requests. Some answers are streams: what they made has to go on, and nobody works here."""
+    """Send all of these requests. Some answers are streams: what they made has to go on, and no worker is here."""
     for path, body in _requests(operation, has):
         sent = {} if body is None else {"json": body}
         asking = asyncio.create_task(api.client.request(operation.method, path, **sent))

@@ -1,4 +1,4 @@
-"""Of a long result of a tool a model sees the beginning and the end, whatever the tool is and whoever bounds it."""
+"""Of a long result a model sees the beginning and the end, whatever the tool is and wherever its bound is set."""
 
 from __future__ import annotations
 

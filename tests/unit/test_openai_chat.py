@@ -202,7 +202,7 @@ async def test_each_model_of_the_list_is_retrieved_by_its_id(there: OpenAiWorld)
         assert (model.id, model.object, model.owned_by) == (nameable, "model", owner)
     # Of some providers names have slashes of their own, which older clients do not escape.
     assert (await there.api.client.get("/openai/v1/models/fake/meta/llama")).json()["id"] == "fake/meta/llama"
-    unknown = "agent/nobody", "nobody/at-all", "agent/a/b", "agent/support@7", "fake/", "fake/a b", "%00", "/"
+    unknown = "agent/missing", "no-provider/no-model", "agent/a/b", "agent/support@7", "fake/", "fake/a b", "%00", "/"
     for none in unknown:
         with pytest.raises(openai.NotFoundError) as absent:
             await there.client.models.retrieve(none)

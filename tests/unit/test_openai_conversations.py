@@ -63,7 +63,7 @@ async def test_items_that_come_again_with_their_ids_are_not_said_twice(there: Op
     assert await told(there, elsewhere) == ["one", "two", "so?", "four"]
     added = await there.client.conversations.items.create(second.conversation.id, items=again)
     assert len(added.data) == 1
-    # Without its id nobody can tell: it is said.
+    # Without its id it cannot be told from a new one: it is said.
     del items[0]["id"]
     nameless: Any = [items[0], {"role": "user", "content": "well?"}]
     fifth = await answered(there, "five", previous_response_id=third.id, input=nameless)

@@ -81,7 +81,7 @@ async def _verdict(api: World, here: ToolDeclaration, lease: Lease) -> Postpone 
     ],
     ids=[
         *("the same", "theirs", "gone, and does not fit", "of an older model worker, theirs", "of one, ours"),
-        *("theirs, though it fits", "gone, and fits", "gone, and fits a third", "fits nobody"),
+        *("theirs, though it fits", "gone, and fits", "gone, and fits a third", "fits no version"),
     ],
 )
 async def test_a_call_goes_to_the_version_that_was_shown_or_to_one_that_it_fits(
@@ -114,7 +114,7 @@ async def test_arguments_that_a_person_wrote_go_where_they_fit() -> None:
         assert await _verdict(api, OLD, _lease('{"order": "1", "note": ""}', OLD, edited=True)) is not None
 
 
-async def test_nobody_can_say_while_the_store_is_away_and_nothing_is_read_where_all_agree() -> None:
+async def test_a_call_waits_while_the_store_is_away_and_nothing_is_read_where_all_agree() -> None:
     async with world(tools=()) as api:
         api.server.connected = False
         assert await _verdict(api, OLD, _lease('{"order": "1"}', NEW)) is not None
@@ -149,7 +149,7 @@ def test_what_was_offered_counts_though_workers_have_another_version_by_now() ->
         toolbox.check("pay", '{"order": "1"}', NEW)
 
 
-def test_a_model_workers_own_copy_of_a_tool_counts_only_where_nobody_else_declares_it() -> None:
+def test_a_model_workers_own_copy_of_a_tool_counts_only_where_no_other_worker_declares_it() -> None:
     sets = {"a": found(NEW, since=900), "b": found(OLD, since=10)}
     of_models = {"b": type(sets["b"])(sets["b"].tools, NOW, NOW, frozenset({"model"}))}
     toolbox = Toolbox([_Source(OLD)], elsewhere=having(sets | of_models))  # type: ignore[list-item]

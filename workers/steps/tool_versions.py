@@ -73,7 +73,7 @@ class ToolVersions:
 
     async def _is_elsewhere(self, call: ToolCall, shown: str | None, *, fits: bool) -> bool:
         """Tell whether a worker has the version that was ``shown``, or one that the call fits if it does not fit here;
-        or nobody can know."""
+        or if that is not known."""
         try:
             versions = await self._living(call.name)
         except Exception as error:

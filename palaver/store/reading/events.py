@@ -1,10 +1,10 @@
 """Events as the store has them: what one carries stays the JSON text that its writer made, and is mostly passed on
 unread.
 
-The entry of a message whose text nobody was shown while it came stands for deltas, too. It carries ``deltas``, the
-attempt and their number, and as many numbers before its own are free. Whoever reads the run's events makes them of the
-text: they cost nothing where nobody does, and are the same to everybody. The text of any other answer whose deltas are
-gone, or were never sent to a watcher, is told as one delta.
+The entry of a message whose text was shown to no watcher while it came stands for deltas, too. It carries ``deltas``,
+the attempt and their number, and as many numbers before its own are free. A reader of the run's events makes them of
+the text: they cost nothing where there is no reader, and are the same to all. The text of any other answer whose
+deltas are gone, or were never sent to a watcher, is told as one delta.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class Reading:
 
     async def speakers(self, run_id: str) -> frozenset[str]:
         """The names of those who have said something in the run's conversation, '' for one without. If the run is gone,
-        that may be anybody: '' alone."""
+        it is not known who they were: '' alone."""
         conversation_id = await self._redis.hget(keys.run(run_id), "conversation")
         if conversation_id is None:
             return frozenset({""})

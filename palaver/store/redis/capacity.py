@@ -101,7 +101,7 @@ class Capacity:
 
     async def refusal(self) -> str | None:
         """Why the store takes no writes, as `WaitReason.STORE` has it, at most a second old; None if it takes them, or
-        nobody knows."""
+        if that is not known."""
         now = self._clock()
         if self._asked_at is None or now - self._asked_at >= _FRESH:
             # As with memory: before the answer.

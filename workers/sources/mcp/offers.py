@@ -168,7 +168,7 @@ def _is_valid(schema: dict[str, Any]) -> bool:
     try:
         return jsonschema_rs.meta.is_valid(schema)
     except Exception:
-        # A dialect that nobody here knows.
+        # A dialect that is not known here.
         return False
 
 

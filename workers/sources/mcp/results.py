@@ -121,7 +121,7 @@ def _part(block: Any) -> Part:
             return TextPart(type="text", text=f"[resource {' '.join(_names(block))}: {visible(uri)[:2048]}]")
         case {"type": str() as kind}:
             return TextPart(type="text", text=f"[{visible(kind)[:40]} is left out: it is for no model here]")
-    return TextPart(type="text", text="[a part is left out: it is none that anybody knows]")
+    return TextPart(type="text", text="[a part is left out: its type is not known]")
 
 
 def _names(block: Mapping[str, Any]) -> Iterator[str]:

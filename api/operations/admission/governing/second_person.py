@@ -11,12 +11,12 @@ from ...backend import Caller
 
 
 def nameless_faults(agent: AgentSpec, caller: Caller, writers: Collection[str] = ()) -> Iterator[FieldError]:
-    """Yield the fault of an agent if a second person has to approve calls of it, or of one below it, and nobody can be
-    told from the caller, or from those who wrote it: one of them has no name."""
+    """Yield the fault of an agent if a second person has to approve calls of it, or of one below it, and no person
+    can be told from the caller, or from those who wrote it: one of them has no name."""
     if caller.identity and "" not in writers:
         return
     if any(each.approvals.second_person for each in _all_of(agent)):
-        why = "cannot be had: the caller has no key with a name, and nobody can be told to be somebody else"
+        why = "cannot be had: the caller has no key with a name, so no other person can be told from it"
         if caller.identity:
             why = (
                 "cannot be had: who put the agent on the server had no key with a name. Remove it, and put it again "
