@@ -294,6 +294,32 @@ def test_a_page_shows_the_same_after_a_reload(tabs: Tabs, model: str) -> None:
         redis.rename(f"{feed}:kept", feed)
 
 
+@pytest.mark.parametrize("at", ["before its first word", "while a tool works", "while a call waits"])
+def test_a_page_is_reloaded_before_the_answer_and_the_run_is_cancelled(tabs: Tabs, at: str) -> None:
+    cluster, waits = tabs.cluster, at == "while a call waits"
+    calls = {"tools": ["linger"], "approvals": {"require": "always"}}
+    tab = tabs.begin("hang") if at == "before its first word" else tabs.begin("tool-1", **calls)
+    run_id = tabs.say(tab, 'hello [[args {"seconds": 60}]]')
+    tab.until(has("hello"))
+    if at == "while a tool works":
+        tab.until(press("approve"))
+        eventually(lambda: cluster.tool_starts(run_id), why="the tool is at work")
+    elif waits:
+        tab.until(has("may run?"))
+    tab.reload()
+    tab.until(has("hello", *(["may run?"] if waits else [])))
+    assert not cluster.run(run_id).status.terminal
+    if waits:
+        cluster.http.post(f"/v1/runs/{run_id}/cancel").raise_for_status()
+    else:
+        tab.until(press("Stop"))
+    assert cluster.ended(run_id).status == "cancelled"
+    tab.until(IDLE)
+    tab.reload()
+    tab.until(f"{IDLE} && {has('hello')} && !{has('may run?')}")
+    tabs.ends(tabs.another(), *tab.evaluate(ANSWERS))
+
+
 def test_a_tool_of_the_page_is_answered_after_a_reload_and_a_call_is_denied(tabs: Tabs) -> None:
     # Pages of AG-UI bring their tools.
     more = {"client_tools": [PICK]} if tabs.kit == "ai-sdk" else {}
