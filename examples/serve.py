@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -39,6 +40,13 @@ STARTING = 60
 """Seconds that a Palaver may take to start."""
 
 
+def expect_free(port: int, variable: str) -> None:
+    """End with a sentence if something listens on a port already."""
+    with socket.socket() as probe:
+        if probe.connect_ex((HOST, port)) == 0:
+            sys.exit(f"port {port} is in use: stop what listens there, or set {variable} to another port")
+
+
 @contextmanager
 def a_palaver() -> Iterator[Palaver]:
     """The Palaver that the environment names, or one that is started for the page and ends with it."""
@@ -52,7 +60,9 @@ def a_palaver() -> Iterator[Palaver]:
         "PALAVER_SECRET_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
         "PALAVER_CORS_ORIGINS": ORIGIN,
     }
-    url = f"http://{HOST}:{os.environ.get('PALAVER_API_PORT', '8080')}"
+    port = int(os.environ.get("PALAVER_API_PORT", "8080"))
+    expect_free(port, "PALAVER_API_PORT")  # A Palaver there would answer in the place of the page's own.
+    url = f"http://{HOST}:{port}"
     started = subprocess.Popen([sys.executable, "-m", "palaver.cli", "up"], env=environment)
     try:
         palaver = Palaver(url, key)
@@ -62,7 +72,9 @@ def a_palaver() -> Iterator[Palaver]:
                 palaver.queues()
                 break
             except PalaverError:
-                if started.poll() is not None or time.monotonic() > until:
+                if started.poll() is not None:
+                    sys.exit(1)  # It has said why.
+                if time.monotonic() > until:
                     raise
                 time.sleep(0.2)
         yield palaver
@@ -130,6 +142,7 @@ def server(palaver: Palaver, agent: str, served: dict[str, tuple[str, bytes]]) -
 
 def main(name: str) -> None:
     """Serve a page until Ctrl-C."""
+    expect_free(PORT, "PAGE_PORT")
     served = files(HERE / name)
     with a_palaver() as palaver:
         agent = palaver.put_agent(f"example-{name}", AGENTS[name]).name

@@ -75,6 +75,13 @@ def test_a_chat_by_plain_fetch(tmp_path: Path) -> None:
             eventually(lambda: httpx.get(ready, trust_env=False).is_success, within=60, why="the API is up again")
             chat.evaluate(_press("deny"))
             chat.until(f"document.querySelector('#log button') === null && {LOG}.includes('deny')")
+            for variable, more in (("PAGE_PORT", {}), ("PALAVER_API_PORT", {"PAGE_PORT": str(free_port())})):
+                command = [sys.executable, "examples/serve.py", "plain-fetch"]
+                again = subprocess.run(
+                    command, cwd=ROOT, env=environment | more, capture_output=True, text=True, timeout=60
+                )
+                assert again.returncode == 1
+                assert f"is in use: stop what listens there, or set {variable}" in again.stderr
             with page(address) as other:
                 other.open(chat.evaluate("location.href"))
                 assert other.until(f"{LOG}.includes('→ 2') && {LOG}") is not None
