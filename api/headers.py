@@ -137,7 +137,7 @@ IdempotencyKey = Annotated[
     Header(
         "Idempotency-Key",
         idempotency_key,
-        {"type": "string", "minLength": 1, "maxLength": 255},
+        {"type": "string", "pattern": f"^{_KEY.pattern}$"},
         "The same key and body again have no second effect and name the same run. Kept as long as that.",
         problems=("invalid_idempotency_key",),
     ),
@@ -156,7 +156,7 @@ ExpectedVersion = Annotated[
     Header(
         "If-Match",
         expected_version,
-        {"type": "string", "examples": ['"7"', "*"]},
+        {"type": "string", "pattern": rf"^(\*|{_VERSION_TAG.pattern})$", "examples": ['"7"', "*"]},
         "Only if this is still the newest version: the `ETag` that was read, or `*` for any. `If-None-Match: *`: only "
         "if there is none.",
         problems=("invalid_precondition",),

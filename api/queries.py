@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Final, TypeVar, get_origin
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 
 from palaver.errors import FieldError, Refused
@@ -39,6 +39,9 @@ def _digits(text: object) -> object:
 
 Number = Annotated[int, BeforeValidator(_digits)]
 """Digits and nothing else: the signs, underscores and other scripts that ``int`` takes are typing errors."""
+MaybeSequence = Annotated[int, Field(ge=0, le=2**53), BeforeValidator(_digits)] | None
+"""The number of an event of a stream, or none. The bounds stand inside: beside a null, pydantic gives the document
+others than JSON Schema has."""
 
 FARTHEST: Final = 10**13
 """The largest number of an event, or position in a log, that one may ask for: scripts write no longer one in full."""

@@ -27,6 +27,8 @@ _FORM: Final = frozenset({"unknown_parameter", "duplicate_parameter"})
 """Faults of a request that are said whatever it is about, as what is no JSON is."""
 _REFERENCE: Final = TypeAdapter[str](AgentReference)
 _NAME: Final = TypeAdapter[str](ServerName)
+NAME_PATTERN: Final[str] = _NAME.json_schema()["pattern"]
+REFERENCE_PATTERN: Final[str] = _REFERENCE.json_schema()["pattern"]
 _PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -76,7 +78,12 @@ def read_reference(text: str) -> str:
 
 
 AgentInPath = Annotated[
-    str, InPath("The agent on the server: `support`, or `support@7` for a version.", read=read_reference)
+    str,
+    InPath(
+        "The agent on the server: `support`, or `support@7` for a version.",
+        read=read_reference,
+        pattern=REFERENCE_PATTERN,
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ import orjson
 
 from palaver.events import EventKind
 
+from ..openapi import event_stream
 from ..operations import StoredEvent
 from ..streams import Frames
 
@@ -76,6 +77,6 @@ def _write(event: StoredEvent) -> AgDelta:
 DELTAS: Final[Frames[StoredEvent, AgDelta]] = Frames(_write)
 """Deltas, written once for all who watch a run."""
 STREAM: Final[dict[str, Any]] = {
-    "schema": {"type": "string", "description": "Events of AG-UI 1.0, as server-sent events."},
+    "schema": event_stream("Each event of the stream.", "An event of AG-UI 1.0, in JSON."),
     "example": 'data: {"type":"RUN_STARTED","threadId":"thread-1","runId":"run-1","protocolVersion":"1.0"}\n\n',
 }

@@ -33,10 +33,11 @@ from .wire import (
     TASKS,
     VERSION,
     ClientSide,
-    McpAnswer,
+    McpFailure,
     McpMessage,
     McpMethod,
     McpName,
+    McpResult,
     ProtocolVersion,
     RpcFault,
 )
@@ -90,7 +91,10 @@ def _example_task(method: str, **params: Any) -> dict[str, Any]:
         "answer a task": _example_task("tasks/update", inputResponses={_AN_ACTION: {"action": "decline"}}),
         "cancel a task": _example_task("tasks/cancel"),
     },
-    answers={200: ("The result, or an error of JSON-RPC.", McpAnswer), 202: ("A notification: nothing is done.", None)},
+    answers={
+        200: ("The result, or an error of JSON-RPC.", McpResult | McpFailure),
+        202: ("A notification: nothing is done.", None),
+    },
     problems=("not_found", "not_durable"),
     audited=False,
 )

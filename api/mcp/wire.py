@@ -86,14 +86,22 @@ class McpError(BaseModel):
     data: McpErrorData
 
 
-class McpAnswer(BaseModel):
-    """A JSON-RPC answer: it has either a result or an error."""
+class McpResult(BaseModel):
+    """A JSON-RPC answer with a result."""
 
     model_config = LATE
     jsonrpc: Literal["2.0"]
-    id: int | str | None = None
-    result: dict[str, Any] | None = None
-    error: McpError | None = None
+    id: int | str
+    result: dict[str, Any]
+
+
+class McpFailure(BaseModel):
+    """A JSON-RPC answer with an error."""
+
+    model_config = LATE
+    jsonrpc: Literal["2.0"]
+    id: int | str
+    error: McpError
 
 
 class RpcFault(Exception):

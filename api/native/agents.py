@@ -15,12 +15,14 @@ from ..headers import ExpectedVersion
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
-from ..signatures import InPath, read_name, read_reference
+from ..signatures import NAME_PATTERN, REFERENCE_PATTERN, InPath, read_name, read_reference
 from .dialect import NATIVE
 from .links import location_of, next_page
 
-Name = Annotated[str, InPath("The agent's name.", read=read_name)]
-Reference = Annotated[str, InPath("The agent's name, or `name@version`.", read=read_reference)]
+Name = Annotated[str, InPath("The agent's name.", read=read_name, pattern=NAME_PATTERN)]
+Reference = Annotated[
+    str, InPath("The agent's name, or `name@version`.", read=read_reference, pattern=REFERENCE_PATTERN)
+]
 
 
 class AgentsQuery(Query):

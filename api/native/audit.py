@@ -20,7 +20,12 @@ class AuditQuery(Query):
     """The acts to read."""
 
     tenant: str | None = Field(default=None, description="A tenant by its name, for operators; default: your own.")
-    after: str = Field(default="", max_length=40, description="Only those behind the one of this id.")
+    after: str = Field(
+        default="",
+        max_length=40,
+        json_schema_extra={"pattern": "^([0-9]{1,16}-[0-9]{1,16})?$"},
+        description="Only those behind the one of this id.",
+    )
     since: Moment | None = Field(default=None, description="Not those before.")
     limit: Number = Field(default=100, ge=1, le=limit_of("audit_page"), description="Acts on a page.")
 

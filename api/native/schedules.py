@@ -15,12 +15,12 @@ from ..headers import ExpectedVersion, IdempotencyKey
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
-from ..signatures import InPath, read_name
+from ..signatures import NAME_PATTERN, InPath, read_name
 from .answers import answer_run, headers_of
 from .dialect import NATIVE
 from .links import Run, location_of, next_page
 
-Name = Annotated[str, InPath("The schedule's name.", read=read_name)]
+Name = Annotated[str, InPath("The schedule's name.", read=read_name, pattern=NAME_PATTERN)]
 
 
 class SchedulesQuery(Query):

@@ -18,7 +18,7 @@ from ..audit import detail
 from ..headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
 from ..operations import Backend, Caller, Until
 from ..operations.admission import AGENT_PROBLEMS
-from ..queries import AnyQuery, Number
+from ..queries import AnyQuery, MaybeSequence
 from ..requests import below_root
 from .creating import await_end
 from .dialect import OPENAI, ResponseInPath
@@ -34,7 +34,6 @@ _PATIENCE: Final = 600.0
 """Seconds that clients wait for an answer, unless they say otherwise."""
 _SPARE: Final = 10.0
 """Seconds before that at which a response is answered that goes on: a client that gave up would create another one."""
-_FARTHEST: Final = 2**53
 
 
 class ResponseQuery(AnyQuery):
@@ -44,8 +43,8 @@ class ResponseQuery(AnyQuery):
     stream: Annotated[
         Literal["true", "false", "True", "False", "1", "0"] | None, WithJsonSchema({"enum": ["true", "false"]})
     ] = Field(default=None, description="`true`: its events, as they come.")
-    starting_after: Number | None = Field(
-        default=None, ge=0, le=_FARTHEST, description="With `stream`: only events behind this `sequence_number`."
+    starting_after: MaybeSequence = Field(
+        default=None, description="With `stream`: only events behind this `sequence_number`."
     )
 
 
