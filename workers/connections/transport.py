@@ -16,6 +16,7 @@ from yarl import URL
 
 _PIECE: Final = 16 * 1024
 """Bytes of an answer that are handed over at once, at most."""
+_NOT_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _AS_HTTPX: Final[tuple[tuple[type[Exception], type[httpx.RequestError]], ...]] = (
     (aiohttp.SocketTimeoutError, httpx.ReadTimeout),
     (aiohttp.ServerTimeoutError, httpx.ConnectTimeout),
@@ -54,10 +55,11 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             aiohttp.ClientResponseError: what came is no HTTP.
         """
         headers = CIMultiDict([(name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw])
+        url = _url(str(request.url))
         try:
             response = await self._session.request(
                 request.method,
-                _url(str(request.url)),
+                url,
                 headers=headers,
                 data=await request.aread() or None,
                 timeout=_timeout(request.extensions["timeout"]["connect"]),
@@ -65,12 +67,19 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 auto_decompress=False,
             )
         except aiohttp.ClientError as error:
+            if isinstance(error, _NOT_CONNECTED):
+                self._forget_address(url)
             if (known := _as_httpx(error)) is None:
                 raise
             raise known from error
         return httpx.Response(
             response.status, headers=response.raw_headers, stream=ResponseStream(response), request=request
         )
+
+    def _forget_address(self, url: URL) -> None:
+        """Look its name up anew the next time: it may lead elsewhere by now."""
+        if isinstance(self._session.connector, aiohttp.TCPConnector):
+            self._session.connector.clear_dns_cache(url.raw_host, url.port)
 
     async def aclose(self) -> None:
         """Close all connections."""

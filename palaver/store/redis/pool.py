@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from redis import DriverInfo
-from redis.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection
-from redis.exceptions import ConnectionError
+from redis.asyncio.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection
+from redis.exceptions import ConnectionError, ReadOnlyError
 
 from palaver.store.redis.tls import TlsConnection
 from palaver.version import __version__
@@ -22,6 +22,24 @@ def driver() -> DriverInfo:
     return DriverInfo().add_upstream_driver("palaver", __version__)
 
 
+class _Leaving(AbstractConnection):
+    """A connection that leaves a server which takes no writes, once it is given back: if the primary has become a
+    replica, its name leads elsewhere by now, and nobody closes what leads to the old one."""
+
+    async def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """Read an answer."""
+        try:
+            return await super().read_response(*arguments, **options)
+        except ReadOnlyError:
+            self.mark_for_reconnect()  # type: ignore[no-untyped-call]
+            raise
+
+
+@cache
+def _leaving(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    return type(kind.__name__, (_Leaving, kind), {})
+
+
 class Pool(ConnectionPool):
     """A pool in which whoever finds no connection free waits in line for ``patience`` seconds.
 
@@ -31,9 +49,8 @@ class Pool(ConnectionPool):
     """
 
     def __init__(self, *, patience: float, **options: Any) -> None:
-        if options.get("connection_class") is SSLConnection:
-            options["connection_class"] = TlsConnection
-        super().__init__(**options)
+        kind = options.pop("connection_class", Connection)
+        super().__init__(connection_class=_leaving(TlsConnection if kind is SSLConnection else kind), **options)
         self._patience = patience
         self._free = asyncio.Semaphore(self.max_connections)
 

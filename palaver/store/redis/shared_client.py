@@ -22,7 +22,7 @@ from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import ConnectionError, RedisError
+from redis.exceptions import ConnectionError, ReadOnlyError, RedisError
 
 from palaver.processes.tasks import end
 from palaver.store.redis.channel_connection import ChannelConnection
@@ -83,6 +83,12 @@ class SharedClient(Redis):
         try:
             answers = await self._line.ask(questions)
         except ConnectionError:
+            return None
+        if any(isinstance(answer, ReadOnlyError) for answer in answers):
+            # Nothing was done. Its name may lead to another server by now: the pool connects anew.
+            if self._line is not None:
+                self._line.leave()
+            await self.connection_pool.forget_idle()
             return None
         # Such as that the server still reads its data: redis-py asks again then.
         return None if any(isinstance(answer, ConnectionError) for answer in answers) else answers
@@ -186,6 +192,10 @@ class _Line(asyncio.Protocol):
             self._look_in(_PATIENCE)
         return done
 
+    def leave(self) -> None:
+        """End the connection at once."""
+        self._transport.abort()
+
     def data_received(self, data: bytes) -> None:
         """Answers have come."""
         self._heard_at = self._loop.time()
@@ -226,7 +236,7 @@ class _Line(asyncio.Protocol):
             if left > 0:
                 self._look_in(left)
             else:
-                self._transport.abort()
+                self.leave()
 
 
 def _packed(commands: Sequence[Sequence[Any]]) -> Sequence[bytes]:
