@@ -15,11 +15,11 @@ import httpx
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 PROGRAM: Final = shutil.which("chromium") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="NO PAGE IS CHECKED: there is no chromium")
-_LOADS: Final = 30
+_LOADS: Final = 300
 _HEARING: Final = """
 const plain = window.fetch;
 window.fetch = async (...request) => {
@@ -129,9 +129,9 @@ def browser(folder: Path) -> Iterator[str]:
 @contextmanager
 def page(address: str) -> Iterator[Page]:
     """A tab of a browser."""
-    made = httpx.put(f"{address}/json/new?about:blank", trust_env=False).json()
+    made = httpx.put(f"{address}/json/new?about:blank", trust_env=False, timeout=PATIENCE).json()
     try:
         with connect(made["webSocketDebuggerUrl"], max_size=None, proxy=None) as socket:
             yield Page(socket)
     finally:
-        httpx.get(f"{address}/json/close/{made['id']}", trust_env=False)
+        httpx.get(f"{address}/json/close/{made['id']}", trust_env=False, timeout=PATIENCE)

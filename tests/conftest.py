@@ -23,8 +23,9 @@ _LOG_LINES, _LOG_LINE = 20, 200
 """Lines of each log that a failed test shows, and characters of each."""
 _STORY = 6000
 """Characters of what it says of itself, behind the logs: who sees only the end of its output finds it there."""
-_LONGEST = 300
-"""Seconds that a test may take, wherever it waits, unless it is chaos: one that hangs would take all others with it."""
+_LONGEST = 1800
+"""Seconds that a test may take, wherever it waits, unless it is chaos: one that hangs would take all others with it.
+Several times what a wait takes that comes to nothing, which says more (`tests.waiting.PATIENCE`)."""
 
 _SHARED = "_cluster"
 _SHARING = pytest.StashKey[frozenset[Path]]()
@@ -84,10 +85,14 @@ def zygotes(_cluster: Cluster) -> Iterator[Mapping[str, Zygote]]:
         yield zygotes
 
 
+class TookTooLong(BaseException):
+    """A test is at it for too long. Hypothesis would take a failure for one of the example, and try that again."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     def too_long(*_: object) -> None:
-        pytest.fail(f"{item.nodeid} took longer than {_LONGEST} s")
+        raise TookTooLong(f"{item.nodeid} took longer than {_LONGEST} s")
 
     before = signal.signal(signal.SIGALRM, too_long)
     signal.alarm(0 if item.get_closest_marker("chaos") else _LONGEST)

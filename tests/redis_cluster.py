@@ -122,7 +122,7 @@ class RedisCluster:
         """Move slots as Valkey 9 does by itself: whole, and at one moment."""
         at, name = self.client(source), self._id(target)
         at.execute_command("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", first, last, "NODE", name)
-        eventually(partial(self._has_moved, at), within=60)
+        eventually(partial(self._has_moved, at))
 
     def move_key_by_key(self, slot: int, source: RedisServer, target: RedisServer) -> None:
         """Move a slot as redis-cli does: for a while some of its keys are here, and some there."""
@@ -191,7 +191,7 @@ class RedisCluster:
             if not server.running:
                 server.start()
         for server in self.servers:
-            eventually(partial(self._is_whole, self.client(server)), within=30)
+            eventually(partial(self._is_whole, self.client(server)))
 
     @staticmethod
     def _is_whole(client: Any) -> bool:

@@ -22,7 +22,7 @@ from palaver.stack.redis_server import RedisServer, find_server
 from palaver.store.redis.sentinel.blocking import ask, pool
 from tests.pages import ROOT
 from tests.tls import Tls
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 SERVICE = "orders"
 PASSWORD: Final = "not-a-secret-1"
@@ -170,7 +170,7 @@ class SentinelGroup:
             for replica in others:
                 with self.admin(replica) as client:
                     client.replicaof(HOST, str(self.port_of(first)))
-            eventually(lambda: all(self._info(each)["master_link_status"] == "up" for each in others), within=20)
+            eventually(lambda: all(self._info(each)["master_link_status"] == "up" for each in others))
             for _ in range(self._count):
                 quorum = self._count // 2 + 1
                 sentinel = SentinelServer(
@@ -211,7 +211,7 @@ class SentinelGroup:
         """The port by which Sentinels name it."""
         return self._tls_ports.get(server) or server.port
 
-    def settle(self, *, within: float = 30) -> None:
+    def settle(self, *, within: float = PATIENCE) -> None:
         """Wait until all servers and Sentinels that run know each other, and all could be done again."""
         eventually(self._settled, within=within, every=0.1, why="the group does not come to rest")
 
@@ -228,9 +228,9 @@ class SentinelGroup:
                 return True
             return False
 
-        eventually(moved, within=60)
+        eventually(moved)
 
-    def moved_from(self, port: int, *, within: float = 30) -> None:
+    def moved_from(self, port: int, *, within: float = PATIENCE) -> None:
         """Wait until all Sentinels that answer name another primary."""
         eventually(lambda: (ports := self._ports()) and port not in ports, within=within, every=0.05)
 

@@ -15,7 +15,7 @@ from typing import Self
 from tests.process.typed import begun, exit_code
 from tests.scripted_api import ScriptedAPI
 
-PATIENCE = 20.0
+PATIENCE = 300.0
 """Seconds for the command to say something; starting Python takes most of one."""
 
 

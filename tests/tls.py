@@ -14,6 +14,7 @@ import pytest
 
 from palaver.stack.ports import free_port
 from palaver.stack.redis_server import find_server
+from tests.waiting import PATIENCE
 
 
 class Tls(NamedTuple):
@@ -47,5 +48,5 @@ def _speaks_tls(program: Path) -> bool:
     """Tell whether a server was built with it: it misses a certificate before it misses anything else."""
     asked = [str(program), "--port", "0", "--tls-port", str(free_port())]
     with tempfile.TemporaryDirectory() as folder:
-        answer = subprocess.run(asked, cwd=folder, capture_output=True, text=True, timeout=20)
+        answer = subprocess.run(asked, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
     return "tls-cert-file" in answer.stdout

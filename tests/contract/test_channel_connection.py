@@ -18,7 +18,7 @@ from palaver.store.redis.connection import Listener, PubSubMessage
 from palaver.store.redis.shared_client import SharedClient
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.contract.store_driver import StoreDriver
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 pytestmark = pytest.mark.process
 
@@ -47,7 +47,7 @@ def connection(url: str) -> ChannelConnection:
 
 async def heard(channels: ChannelConnection) -> PubSubMessage:
     """The next message."""
-    message = await channels.get_message(timeout=10)
+    message = await channels.get_message(timeout=PATIENCE)
     assert message is not None
     return message
 
@@ -91,7 +91,7 @@ async def test_what_nobody_takes_waits_in_redis(channels: ChannelConnection, ser
 async def test_who_waits_is_not_woken_by_a_part_of_a_message(channels: ChannelConnection) -> None:
     await channels.subscribe("news")
     await heard(channels)
-    waiting = asyncio.create_task(channels.get_message(timeout=10))
+    waiting = asyncio.create_task(channels.get_message(timeout=PATIENCE))
     await asyncio.sleep(0)
     whole = b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$6\r\nin two\r\n"
     channels.data_received(whole[:30])
@@ -110,7 +110,7 @@ async def test_its_end_is_told_behind_what_came_before(channels: ChannelConnecti
     assert [(await heard(channels))["type"], (await heard(channels))["type"]] == ["subscribe", "message"]
     for _ in range(2):
         with pytest.raises(ConnectionError):
-            await channels.get_message(timeout=5)
+            await channels.get_message(timeout=PATIENCE)
     with pytest.raises(ConnectionError):
         await channels.subscribe("more")
 
@@ -118,7 +118,7 @@ async def test_its_end_is_told_behind_what_came_before(channels: ChannelConnecti
 async def test_an_error_of_the_server_is_raised(channels: ChannelConnection) -> None:
     await channels._send("SUBSCRIBE")
     with pytest.raises(ResponseError):
-        await channels.get_message(timeout=5)
+        await channels.get_message(timeout=PATIENCE)
 
 
 async def test_who_waits_no_more_loses_nothing(channels: ChannelConnection, server_client: Redis) -> None:
@@ -144,7 +144,7 @@ async def test_a_dead_connection_is_noticed(server: RedisServer) -> None:
             assert await listener.hear() is None
         proxy.blackhole = True
         with pytest.raises(ConnectionError):
-            await asyncio.wait_for(for_ever(listener), 5)
+            await asyncio.wait_for(for_ever(listener), PATIENCE)
         await made.aclose()
 
 
@@ -172,5 +172,5 @@ async def test_watchers_of_a_process_lose_nothing_when_it_breaks(server: RedisSe
             await store.steps.write_deltas([Delta(lease, "x")])
             await aeventually(lambda number=number: len(numbers) == 5 + number)  # type: ignore[misc]
         await driver.finish(lease)
-        await asyncio.wait_for(watching, 5)
+        await asyncio.wait_for(watching, PATIENCE)
         assert numbers == list(range(1, 12))

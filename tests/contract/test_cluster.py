@@ -57,7 +57,7 @@ async def test_a_master_that_is_killed_is_waited_for(cluster: RedisCluster, clie
     channels = client.channels()
     await channels.subscribe(*NAMES)
     for _ in NAMES:
-        assert (await channels.get_message(timeout=5))["type"] == "subscribe"
+        assert (await channels.get_message(timeout=60))["type"] == "subscribe"
     assert await _written(client, 1) == [True] * len(NAMES)
     lost = cluster.master_of(slot_of(NAMES[0]))
     moved = {name for name in NAMES if cluster.master_of(slot_of(name)) is lost}
@@ -70,12 +70,12 @@ async def test_a_master_that_is_killed_is_waited_for(cluster: RedisCluster, clie
     assert await pipeline.execute() == [b"2"] * len(NAMES)
     confirmed: set[str] = set()
     while confirmed != moved:
-        message = await channels.get_message(timeout=10)
+        message = await channels.get_message(timeout=60)
         assert message is not None, moved - confirmed
         confirmed.add(message["channel"].decode())
     for name in NAMES:
         assert await client.eval("return redis.call('SPUBLISH', KEYS[1], 'said')", 1, name) == 1
-        assert (await channels.get_message(timeout=5))["data"] == b"said"
+        assert (await channels.get_message(timeout=60))["data"] == b"said"
     await channels.aclose()
 
 
@@ -96,7 +96,7 @@ async def test_a_master_that_is_away_stops_its_own_slots_alone(cluster: RedisClu
             return bool(await client.get(NAMES[0]) == b"1")
         return False
 
-    await aeventually(back, within=20)
+    await aeventually(back)
 
 
 async def test_a_slot_that_moves_is_followed(cluster: RedisCluster, client: Any) -> None:
@@ -155,7 +155,7 @@ async def test_masters_that_stall_together_are_waited_for_as_one_server_is(clien
     await asyncio.gather(*(master.client_pause(1500, all=True) for master in masters))
     assert int((await client.info("memory"))["used_memory"]) > 0
     await asyncio.gather(*(master.client_pause(2500, all=True) for master in masters[1:]))
-    assert int((await asyncio.wait_for(client.info("memory"), 2))["used_memory"]) > 0
+    assert int((await asyncio.wait_for(client.info("memory"), 60))["used_memory"]) > 0
 
 
 async def test_what_visits_all_shards_goes_on_without_a_master(cluster: RedisCluster) -> None:
@@ -189,7 +189,7 @@ async def test_what_visits_all_shards_goes_on_without_a_master(cluster: RedisClu
         await store.due.fill()
 
         lost.start()
-        await aeventually(lambda: store.runs.get(begun[HERE]), within=20)
+        await aeventually(lambda: store.runs.get(begun[HERE]))
         assert len((await store.runs.list({}, limit=500)).runs) == everything + len(later)
         assert await store.rewinds.look() is None
         assert store.missing() == []

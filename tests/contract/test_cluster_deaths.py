@@ -16,7 +16,7 @@ from palaver.store.redis import fleet_keys
 from palaver.store.redis.cluster.client import HOME
 from palaver.store.redis.cluster.slots import slot_of
 from tests.redis_cluster import RedisCluster
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 pytestmark = pytest.mark.process
 NAMES: Final = [f"a{number}" for number in range(12)]
@@ -45,7 +45,7 @@ async def watcher(here: Settings) -> AsyncIterator[Store]:
 
 
 async def test_a_first_look_sees_who_is_gone_at_each_master(here: Settings, watcher: Store) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         living, dying = Store.connect(here), Store.connect(here)
         for name in NAMES:
             report = WorkerReport(name, ("model",), in_flight=1, capacity=9, draining=False)

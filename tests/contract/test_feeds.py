@@ -21,7 +21,7 @@ from palaver.store.redis.connection import Connection
 from palaver.vocabulary.ids import new_run_id
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 
 async def _say(driver: StoreDriver, lease: Lease, *texts: str) -> None:
@@ -78,7 +78,7 @@ async def test_an_expired_feed_is_told_from_the_log(driver: StoreDriver, redis: 
     assert all(shown[event.seq].data == event.data for event in told)
     assert _numbers(await driver.store.feeds.page(run_id, after=2, limit=2)) == _numbers(told[2:4])
     watched: list[StoredEvent] = []
-    await asyncio.wait_for(_watch(driver.store, run_id, watched), 5)
+    await asyncio.wait_for(_watch(driver.store, run_id, watched), PATIENCE)
     assert watched == told
 
 
@@ -94,7 +94,7 @@ async def test_a_trimmed_feed_is_completed_from_the_log(driver: StoreDriver, red
     watched: list[StoredEvent] = []
     watching = asyncio.create_task(_watch(driver.store, run_id, watched))
     await driver.finish(lease)
-    await asyncio.wait_for(watching, 5)
+    await asyncio.wait_for(watching, PATIENCE)
     assert _numbers(watched) == [1, 2, 3, 6, 7, 8, 9]
 
 
@@ -129,7 +129,7 @@ async def test_watching_what_has_ended_ends(driver: StoreDriver) -> None:
 
     for after in (0, 3, last, last + 5):
         watched: list[StoredEvent] = []
-        await asyncio.wait_for(_watch(driver.store, run_id, watched, after), 5)
+        await asyncio.wait_for(_watch(driver.store, run_id, watched, after), PATIENCE)
         assert _numbers(watched) == list(range(after + 1, last + 1))
 
 
@@ -145,7 +145,7 @@ async def test_many_watchers_share_one_connection_and_miss_nothing(driver: Store
     assert [count for _, count in channels] == [1, 1, 1]
     for _, lease in runs:
         await driver.finish(lease)
-    await asyncio.wait_for(asyncio.gather(*tasks), 10)
+    await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
 
     for events in watched:
         assert _numbers(events) == list(range(1, 15))
@@ -170,7 +170,7 @@ async def test_events_of_any_moment_are_seen(driver: StoreDriver) -> None:
             tasks.pop().cancel()
             watched.pop()
     await driver.finish(lease)
-    await asyncio.wait_for(asyncio.gather(*tasks), 20)
+    await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
 
     for events in watched:
         assert _covered(events) == list(range(1, 67))
@@ -225,7 +225,7 @@ async def test_deltas_that_wait_for_a_watcher_are_one_that_can_be_resumed_from(d
     assert _covered(told) == list(range(1, one.seq + 1))
     await driver.finish(lease)
     rest: list[StoredEvent] = []
-    await asyncio.wait_for(_watch(driver.store, run_id, rest, one.seq), 5)
+    await asyncio.wait_for(_watch(driver.store, run_id, rest, one.seq), PATIENCE)
     assert _numbers(rest) == [one.seq + 1, one.seq + 2]
     await events.aclose()  # type: ignore[attr-defined]
 
@@ -257,7 +257,7 @@ async def test_a_delta_is_passed_on_to_who_waits_for_it_and_has_all_before_it(dr
     await aeventually(lambda: _as_many(batches, 5))
     takes = True
     await driver.finish(lease)
-    await asyncio.wait_for(watching, 5)
+    await asyncio.wait_for(watching, PATIENCE)
     # What is no delta is never passed on, and nothing comes twice.
     assert passed == [5, 6]
     assert _numbers(batches) == [1, 2, 3, 4, 7, 8, 9]
@@ -277,7 +277,7 @@ async def test_a_store_that_went_back_is_told(driver: StoreDriver, redis: Any, m
     watching = asyncio.create_task(_watch(driver.store, run_id, watched, last.seq, last.at))
     await aeventually(lambda: len(watched) == 1 + more)
     await driver.finish(lease)
-    await asyncio.wait_for(watching, 5)
+    await asyncio.wait_for(watching, PATIENCE)
 
     told = watched[0]
     assert (told.run_id, told.seq, told.type, told.data) == (run_id, 5, "stream.rewound", {"first": 6, "last": 8})
@@ -330,7 +330,7 @@ async def test_nothing_live_is_believed_until_the_feed_was_read(driver: StoreDri
     connection.loading = False
     await _say(driver, lease, *["new"] * 4)
     await driver.finish(lease)
-    await asyncio.wait_for(watching, 5)
+    await asyncio.wait_for(watching, PATIENCE)
     await feeds.close()
 
     assert watched[0].type == "stream.rewound"
@@ -391,9 +391,9 @@ async def test_a_broken_subscription_loses_nothing(driver: StoreDriver, redis: A
         await redis.client_kill_filter(_id=client["id"])
         # Written while nobody listens: only the feed has it.
         await _say(driver, lease, "x")
-        await aeventually(partial(_as_many, watched, 5 + round_), within=5)
+        await aeventually(partial(_as_many, watched, 5 + round_))
     await driver.finish(lease)
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, PATIENCE)
     assert _numbers(watched) == list(range(1, 12))
 
 
@@ -429,7 +429,7 @@ async def test_waits_one_after_the_other_share_one_connection(driver: StoreDrive
         watching = asyncio.create_task(watch())
         await aeventually(partial(_as_many, watched, 4), every=0)
         await driver.finish(lease)
-        await asyncio.wait_for(watching, 5)
+        await asyncio.wait_for(watching, PATIENCE)
         await aeventually(partial(_nobody_subscribes, redis, run_id), every=0)
     await feeds.close()
     assert connection.made == 1

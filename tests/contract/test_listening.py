@@ -15,6 +15,7 @@ from palaver.delivery.deliveries import transport_options
 from palaver.stack.redis_server import RedisServer
 from palaver.store.redis.connection import Listener
 from tests.chaos.faulty_proxy import FaultyProxy
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -35,13 +36,13 @@ async def test_a_dead_connection_is_noticed(proxy: FaultyProxy, health_check_int
         for _ in range(8):  # seconds of an idle connection that is alive
             assert await listener.hear() is None
         await redis.publish("news", "hear, hear")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while (message := await listener.hear()) is None:
                 pass
         assert message["data"] == b"hear, hear"
         proxy.blackhole = True
         with pytest.raises(ConnectionError):
-            await asyncio.wait_for(for_ever(listener), 5)
+            await asyncio.wait_for(for_ever(listener), PATIENCE)
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system does not let programs choose")

@@ -16,10 +16,11 @@ from palaver.config.settings import Settings
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
+from palaver.store.redis import shared_client
 from palaver.store.redis.pools import client_of
 from palaver.store.redis.sentinel import blocking
 from tests.sentinels import OPTIONS, SERVICE
-from tests.waiting import aeventually, eventually
+from tests.waiting import PATIENCE, aeventually, eventually
 
 pytestmark = pytest.mark.process
 
@@ -134,7 +135,7 @@ async def _store(url: str) -> AsyncIterator[Any]:
 def _follow(replica: RedisServer, primary: RedisServer) -> None:
     with BlockingRedis.from_url(replica.url) as client:
         client.replicaof(HOST, str(primary.port))
-        eventually(lambda: client.info("replication")["master_link_status"] == "up", within=20)
+        eventually(lambda: client.info("replication")["master_link_status"] == "up")
 
 
 async def _port_of(client: Any) -> int:
@@ -142,14 +143,15 @@ async def _port_of(client: Any) -> int:
 
 
 async def test_what_is_announced_ends_connections_to_a_server_that_stands_still(
-    servers: tuple[RedisServer, RedisServer],
+    servers: tuple[RedisServer, RedisServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The shared one, those of the pool, and one that only listens: none of them would notice by itself for seconds."""
+    """The shared one, those of the pool, and one that only listens: none of them would notice by itself."""
+    monkeypatch.setattr(shared_client, "_PATIENCE", 2 * PATIENCE)
     first, second = servers
     async with ScriptedSentinel(first).listen() as sentinel, _store(_url(sentinel)) as client:
         channels = client.channels()
         await channels.subscribe("palaver:test")
-        assert (await channels.get_message(timeout=5))["type"] == "subscribe"
+        assert (await channels.get_message(timeout=PATIENCE))["type"] == "subscribe"
         assert await _port_of(client) == first.port
         await aeventually(lambda: sentinel.listeners == 1)
         first.pause()
@@ -158,8 +160,8 @@ async def test_what_is_announced_ends_connections_to_a_server_that_stands_still(
         sentinel.primary = second
         sentinel.announce(second)
         with pytest.raises(ConnectionError):
-            await channels.get_message(timeout=3)
-        assert await asyncio.wait_for(asking, 3) is None
+            await channels.get_message(timeout=PATIENCE)
+        assert await asyncio.wait_for(asking, PATIENCE) is None
         assert await _port_of(client) == second.port
         await channels.aclose()
 
@@ -176,7 +178,7 @@ async def test_what_is_announced_is_believed_before_a_sentinel_that_has_not_hear
         await aeventually(lambda: sentinel.listeners == 1)
         first.pause()
         sentinel.announce(second)
-        assert await asyncio.wait_for(aeventually(lambda: _at(client, second)), 4)
+        assert await asyncio.wait_for(aeventually(lambda: _at(client, second)), PATIENCE)
 
 
 async def _at(client: Any, server: RedisServer) -> bool:
@@ -212,7 +214,7 @@ async def test_sentinels_that_are_away_silent_or_wrong_are_passed_over(
     ):
         silent.silent = garbled.garbled = True
         url = _url(free_port(), silent, stranger, garbled, liar, good)
-        async with asyncio.timeout(6):
+        async with asyncio.timeout(PATIENCE):
             async with client_of(url, seconds=5) as client:
                 assert await _port_of(client) == first.port
                 asked = silent.asked
@@ -225,7 +227,7 @@ async def test_sentinels_that_are_away_silent_or_wrong_are_passed_over(
             with BlockingRedis.from_pool(blocking.pool(sentinels_of(url), socket_timeout=5)) as client:
                 return int(client.info("server")["tcp_port"])
 
-        assert await asyncio.wait_for(asyncio.to_thread(ask), 6) == first.port
+        assert await asyncio.wait_for(asyncio.to_thread(ask), PATIENCE) == first.port
 
 
 @pytest.mark.parametrize("connect", ["asynchronous", "blocking"])

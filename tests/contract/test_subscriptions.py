@@ -13,7 +13,7 @@ from redis.exceptions import ConnectionError
 from palaver.store.reading import subscriptions
 from palaver.store.reading.subscriptions import Subscriptions
 from palaver.store.redis.connection import PubSubMessage
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 REAL = pytest.mark.parametrize("redis", ["real"], indirect=True)
 """For what fakeredis has not: connections that can be listed and killed."""
@@ -216,7 +216,7 @@ async def test_the_end_of_the_process_is_its_end(heard: Heard, idle: bool) -> No
     if idle:
         heard.channels.discard("run")
         await heard.hears_no_more("run")
-    await asyncio.wait_for(heard.channels.close(), 5)
+    await asyncio.wait_for(heard.channels.close(), PATIENCE)
     assert (heard.client.ending, heard.in_use) == (1, 0)
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "palaver-feeds"]
     await heard.hears_no_more("run")

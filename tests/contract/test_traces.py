@@ -23,7 +23,7 @@ from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver, approve
 from tests.process.otlp import Span, decoded
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 from workers.tracing import names
 from workers.tracing.content import content_of
 from workers.tracing.otlp import empty_request, spans_of
@@ -240,7 +240,7 @@ async def test_a_collector_that_never_answers_is_waited_for_no_longer_than_the_e
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
         sender = SpanSender(driver.store.spans, "w1", content=False)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             assert not await sender._send_some("00")
     assert len(await driver.store.spans.read("00", 10)) == 2, "they wait"
     await driver.store.spans.release("00", "w1")
@@ -257,7 +257,7 @@ async def test_what_a_collector_says_without_end_is_not_listened_to(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{talkative.getsockname()[1]}")
         sender = SpanSender(driver.store.spans, "w1", content=False)
         _, made = await sender._spans(await driver.store.spans.read("00", 10))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             assert await sender._sent("00", made)
         talking.join(60)
         assert not talking.is_alive(), "nobody is there any more"

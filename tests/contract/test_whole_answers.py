@@ -16,7 +16,7 @@ from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 TOLD = [
     "run.created", "message.created", "run.started", "step.started", "message.delta", "message.created", "run.finished",
@@ -93,7 +93,7 @@ async def test_whoever_watches_live_is_told_once(driver: StoreDriver) -> None:
     watching = asyncio.create_task(watch())
     await aeventually(lambda: len(told) == 4)
     await _answer(driver, lease)
-    await asyncio.wait_for(watching, 10)
+    await asyncio.wait_for(watching, PATIENCE)
     assert told == await driver.events(run_id)
 
 
@@ -133,10 +133,10 @@ async def test_a_conversation_is_told_it_and_goes_on_between_the_two(driver: Sto
     watching = asyncio.create_task(watch(FeedCursor()))
     await aeventually(lambda: "step.started" in [event.type for event in told])
     await _answer(driver, lease)
-    await asyncio.wait_for(watching, 10)
+    await asyncio.wait_for(watching, PATIENCE)
     assert [event.type for event in told] == TOLD
     delta, created = told[4:6]
     assert delta.position == created.position - 1
     told.clear()
-    await asyncio.wait_for(watch(FeedCursor(delta.position, delta.seq)), 10)
+    await asyncio.wait_for(watch(FeedCursor(delta.position, delta.seq)), PATIENCE)
     assert [event.type for event in told] == TOLD[5:]

@@ -77,7 +77,7 @@ def ordeal(cluster: Cluster, talkers: Talkers, chance: random.Random, troubles: 
 def heard_everything(cluster: Cluster, talkers: Talkers, told: Told) -> None:
     """The client's callback was told every event once and in order. It reads what was before it by HTTP."""
     there = [event["id"] for event in events_there(cluster.http, told.id)]
-    eventually(lambda: talkers.told()[told.name].heard == there, within=30, why=told.name)
+    eventually(lambda: talkers.told()[told.name].heard == there, why=told.name)
 
 
 def pass_by(cluster: Cluster, talkers: Talkers, calls: int) -> None:
@@ -95,7 +95,7 @@ def kill(cluster: Cluster, chance: random.Random) -> None:
 def restart(cluster: Cluster, chance: random.Random) -> None:
     """Restart the API, as a deployment does."""
     api = cluster.terminate("api")
-    eventually(lambda: not api.running, within=60)
+    eventually(lambda: not api.running)
     cluster.start("api")
 
 

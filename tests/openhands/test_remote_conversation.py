@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.openhands.client import ClientError, OpenHandsClient, RemoteConversation
+from tests.openhands.client import PATIENCE, ClientError, OpenHandsClient, RemoteConversation
 from tests.process.cluster import Cluster
 from tests.waiting import eventually
 
@@ -71,7 +71,7 @@ def test_tools_of_the_server_are_used(openhands: OpenHandsClient, cluster: Clust
 def test_a_pause_holds_and_running_goes_on(openhands: OpenHandsClient, cluster: Cluster) -> None:
     conversation = open_conversation(openhands, cluster, "say-40+rate-10")
     conversation.call("send_message", "hello")
-    running = conversation.begin("run", poll_interval=0.2, timeout=60)
+    running = conversation.begin("run", poll_interval=0.2, timeout=PATIENCE)
     eventually(
         lambda: (
             cluster.http.get(f"/openhands/api/conversations/{conversation.id}").json()["execution_status"] == "running"
@@ -79,9 +79,9 @@ def test_a_pause_holds_and_running_goes_on(openhands: OpenHandsClient, cluster: 
     )
     conversation.call("pause")
     if openhands.generation == "1.58.2":
-        running.result(10)
+        running.result()
         assert conversation.status == "paused"
-    again = conversation.begin("run", poll_interval=0.2, timeout=60)
+    again = conversation.begin("run", poll_interval=0.2, timeout=PATIENCE)
     again.result()
     assert conversation.status == "finished"
     check_told(conversation)
@@ -112,7 +112,7 @@ def test_calls_wait_for_approval_and_rejected_ones_are_not_made(openhands: OpenH
 def test_words_into_a_run_are_answered(openhands: OpenHandsClient, cluster: Cluster) -> None:
     conversation = open_conversation(openhands, cluster, "say-10+rate-2")
     conversation.call("send_message", "hello")
-    running = conversation.begin("run", poll_interval=0.2, timeout=60)
+    running = conversation.begin("run", poll_interval=0.2, timeout=PATIENCE)
     eventually(
         lambda: (
             cluster.http.get(f"/openhands/api/conversations/{conversation.id}").json()["execution_status"] == "running"
@@ -130,7 +130,7 @@ def test_an_error_ends_the_wait_with_its_code(openhands: OpenHandsClient, cluste
     conversation.call("send_message", "hello")
     newer = openhands.generation == "1.58.2"
     # The older client takes its own error for one of the network, and goes on asking.
-    running = conversation.begin("run", poll_interval=0.2, timeout=60 if newer else 1)
+    running = conversation.begin("run", poll_interval=0.2, timeout=PATIENCE if newer else 1)
     with pytest.raises(ClientError) as raised:
         running.result()
     if newer:
@@ -145,7 +145,7 @@ def test_running_what_has_finished_is_nothing(openhands: OpenHandsClient, cluste
     conversation.call("send_message", "hello")
     conversation.run()
     told = kinds(conversation.do("events"))
-    conversation.begin("run", poll_interval=0.2, timeout=60).result(20)
+    conversation.begin("run", poll_interval=0.2, timeout=PATIENCE).result()
     assert kinds(conversation.do("events")) == told
     conversation.leave()
 
@@ -186,19 +186,19 @@ def test_hello_world(openhands: OpenHandsClient, cluster: Cluster) -> None:
 def test_a_client_outlives_the_api(openhands: OpenHandsClient, cluster: Cluster, killed: bool) -> None:
     conversation = open_conversation(openhands, cluster, "tool-3+use-calculator+ttft-1500", "calculator")
     conversation.call("send_message", "hello")
-    running = conversation.begin("run", poll_interval=0.5, timeout=120)
+    running = conversation.begin("run", poll_interval=0.5, timeout=PATIENCE)
     eventually(lambda: status_there(cluster, conversation) == "running")
     if killed:
         cluster.kill("api")
     else:
         api = cluster.terminate("api")
-        eventually(lambda: not api.running, within=30)
+        eventually(lambda: not api.running)
     cluster.start("api")
-    running.result(120)
+    running.result()
     eventually(lambda: status_there(cluster, conversation) == "finished")
     told = ["SystemPromptEvent", "MessageEvent", *["ActionEvent", "ObservationEvent"] * 3, "MessageEvent"]
     if openhands.generation == "1.58.2" or not killed:
-        eventually(lambda: kinds(conversation.do("heard")) == told, within=60)
+        eventually(lambda: kinds(conversation.do("heard")) == told)
     else:
         # It never connects its socket again: what it was told until then are the first events, once and in order.
         heard = kinds(conversation.do("heard"))

@@ -107,4 +107,4 @@ class Beside:
     def is_served(self, times: int = 5) -> None:
         """From now on it is answered so often."""
         before = self.answers["200"]
-        eventually(lambda: self.answers["200"] >= before + times, within=20)
+        eventually(lambda: self.answers["200"] >= before + times)

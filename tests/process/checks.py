@@ -14,13 +14,13 @@ from tests.checkers import CHECKERS, Violation, violations
 from tests.checkers.evidence import Evidence, History, calls_by_run, keys_of, read_histories, starts_by_run
 from tests.model_server import LedgerEntry
 from tests.process.cluster import Cluster
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 _ERROR: Final = re.compile(r"[\w.<>]+(:|$)")
 """The end of a traceback: the name of an error, and what it says."""
 
 
-def check(cluster: Cluster, within: float = 20.0) -> Evidence:
+def check(cluster: Cluster, within: float = PATIENCE) -> Evidence:
     """Every run of the test ended, its conversation is whole, and nothing is left over: what was looked at."""
     evidence = collect(cluster, within)
     _raise(violations(evidence, cluster.invariants))
@@ -33,7 +33,7 @@ def check_conversations(cluster: Cluster, run_ids: Sequence[str], invariants: It
     _raise(violations(gather(cluster, run_ids), invariants))
 
 
-def collect(cluster: Cluster, within: float = 20.0) -> Evidence:
+def collect(cluster: Cluster, within: float = PATIENCE) -> Evidence:
     """The evidence of a test that is over; each of its runs has so many seconds left to end."""
     unended: list[str] = []
     for run_id in cluster.submitted:
@@ -72,7 +72,7 @@ def _calls(cluster: Cluster, histories: Iterable[History]) -> Mapping[str, Seque
         return not any(call.outcome == "open" for run_id, calls in look().items() if run_id in over for call in calls)
 
     with suppress(AssertionError):
-        eventually(all_noted, within=2)
+        eventually(all_noted, within=10)
     return look()
 
 
@@ -93,7 +93,7 @@ def what_is_left(cluster: Cluster) -> dict[str, Any]:
             return {name: some for name, some in found.items() if some}
 
         try:
-            eventually(lambda: not left(), within=5)
+            eventually(lambda: not left())
         except AssertionError:
             return left()
     return {}

@@ -35,7 +35,7 @@ from tests.process.rabbitmq import RabbitServer
 from tests.process.tools import read_tool_ledger
 from tests.redis_cluster import ON_CLUSTER, RedisCluster
 from tests.sentinels import BY_SENTINEL, SentinelServer, client_of
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 T = TypeVar("T")
 
@@ -246,7 +246,7 @@ class Cluster(Inputs):
             self.ended(self.submit("parallel-4", tools=["record"]))
             return []
 
-        return eventually(look, within=60)
+        return eventually(look)
 
     def takers(self) -> list[str]:
         """The connections, by Redis's numbers, on which workers take deliveries from it."""
@@ -407,7 +407,7 @@ class Cluster(Inputs):
             self.submitted.append(run_id)
         return run_id
 
-    def ended(self, run_id: str, within: float = 20.0) -> Run:
+    def ended(self, run_id: str, within: float = PATIENCE) -> Run:
         """The run once it is terminal."""
 
         def look() -> Run | None:
@@ -439,7 +439,7 @@ class Cluster(Inputs):
 
         return self.ask(read)
 
-    def saw(self, run_id: str, kind: str, within: float = 10.0, **data: Any) -> StoredEvent:
+    def saw(self, run_id: str, kind: str, within: float = PATIENCE, **data: Any) -> StoredEvent:
         """The first event of this type with these data, once there is one."""
 
         def look() -> StoredEvent | None:

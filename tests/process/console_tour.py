@@ -36,7 +36,7 @@ def furnish(cluster: Cluster) -> Mapping[str, str]:
         cluster.ended(run)
     asks = cluster.submit("tool-1", "May I?", tools=["record"], agent={"approvals": {"require": "always"}})
     cluster.pending(asks)
-    eventually(lambda: _done(http.get(f"/v1/batches/{batch_id}"))["state"] == "done", within=60)
+    eventually(lambda: _done(http.get(f"/v1/batches/{batch_id}"))["state"] == "done")
     conversation = cluster.run(calls).conversation_id
     return {
         "runs": "runs",

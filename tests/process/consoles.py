@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.browser import Page, page
 from tests.process.cluster import Cluster
+from tests.waiting import PATIENCE
 
 KEY: Final = "key-of-the-operators"
 VIOLATIONS: Final = (
@@ -62,7 +63,7 @@ class Console:
         for kind in ("keyDown", "keyUp"):
             self.tab.send("Input.dispatchKeyEvent", type=kind, key=letter, text=letter if kind == "keyDown" else "")
 
-    def sees(self, *words: str, within: float = 30) -> None:
+    def sees(self, *words: str, within: float = PATIENCE) -> None:
         """Wait until the page says all of this."""
         self.tab.until(" && ".join(f"{TEXT}.includes({json.dumps(each)})" for each in words), within=within)
 

@@ -152,7 +152,7 @@ class EverySource:
         """Start the service; it serves when this returns."""
         command = [sys.executable, "-m", "tests.process.deed_web", str(self.port)]
         self._web = subprocess.Popen(command, cwd=ROOT)
-        eventually(self._serves, within=30)
+        eventually(self._serves)
 
     def _serves(self) -> bool:
         with socket.create_connection(("127.0.0.1", self.port), timeout=1):
@@ -198,7 +198,7 @@ class EverySource:
         """Deeds that wait, one of each source, once all have begun."""
         found = [self.ask(source, "wait", kind) for source in sources]
         for each in found:
-            eventually(lambda each=each: self.lines()[f"begin {each.key}"], within=30, why=each.key)  # type: ignore[misc]
+            eventually(lambda each=each: self.lines()[f"begin {each.key}"], why=each.key)  # type: ignore[misc]
         return found
 
     def lines(self) -> Counter[str]:
@@ -223,7 +223,7 @@ class EverySource:
         """How the call ended, of a run that is completed."""
         if deed.key in self._finished:
             return self._finished[deed.key]
-        run = self.cluster.ended(deed.run_id, within=60)
+        run = self.cluster.ended(deed.run_id)
         assert run.status == "completed", f"{deed}: {run!r}\n{self.cluster.timeline(deed.run_id)}"
         (finished,) = (event for event in self.cluster.events(deed.run_id) if event.type == "tool.finished")
         self._finished[deed.key] = finished

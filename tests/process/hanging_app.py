@@ -35,7 +35,7 @@ def _hang(consumer: Any) -> None:
         # A child is heard from when it is up: one that is starting would be. There are no more than calls need; a call
         # whose end was not heard of yet is one of these.
         pool = consumer.pool._pool
-        eventually(lambda: len(pool._fileno_to_outq) == len(pool._pool) > 0 and not pool._cache, within=60)
+        eventually(lambda: len(pool._fileno_to_outq) == len(pool._pool) > 0 and not pool._cache)
         consumer.hub.call_soon(_deafen, consumer)
     else:
         consumer.hub.call_soon(time.sleep, 600)

@@ -10,7 +10,7 @@ import httpx
 
 from palaver.schemas.actions import PendingAction
 from palaver.schemas.models import Run
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 class Inputs:
@@ -24,7 +24,7 @@ class Inputs:
         assert answer.status_code == 200, answer.text
         return Run.model_validate_json(answer.content)
 
-    def reached(self, run_id: str, status: str, within: float = 10.0) -> Run:
+    def reached(self, run_id: str, status: str, within: float = PATIENCE) -> Run:
         """The run once it has this status."""
 
         def look() -> Run | None:

@@ -137,7 +137,7 @@ class Crowd:
             self._going = [run_id for run_id in self._going if not self._over(run_id)]
             return len(self._going) <= left and not self._later
 
-        eventually(settled, within=60, why=f"runs go on: {self._going[:5]}, {self._later[:5]}")
+        eventually(settled, why=f"runs go on: {self._going[:5]}, {self._later[:5]}")
 
     def _over(self, run_id: str) -> bool:
         """Ended; perhaps so long ago that it is gone."""
@@ -237,7 +237,7 @@ def leave_nothing(
             ids = [name.decode().rpartition("/")[2] for name in names]
             return len(ids) == 1 + len(children) and children <= {*ids}
 
-        eventually(all_reported, within=60)
+        eventually(all_reported)
     empty = Footprint.of(cluster)
     crowd.run(warm_up)
     before = Footprint.of(cluster)

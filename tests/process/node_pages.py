@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from tests.process.cluster import Cluster
 from tests.process.node import NodeProgram
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 Shown = dict[str, Any]
 
@@ -42,7 +42,7 @@ class NodePages:
         shown: Shown = json.loads(line)
         return shown
 
-    def shows(self, page: str, condition: Callable[[Shown], Any], within: float = 40.0) -> Shown:
+    def shows(self, page: str, condition: Callable[[Shown], Any], within: float = PATIENCE) -> Shown:
         """What a page shows once it is as ``condition`` wants it."""
         found: Shown = {}
 

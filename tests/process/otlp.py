@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as Proto
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 ROOT: Final = "invoke_agent"
-LATE: Final = 40.0
+LATE: Final = 300.0
 """Seconds in which the last span has come: another worker waits for five before it sends in the place of a dead one."""
 
 

@@ -39,7 +39,7 @@ class Own:
         """A run whose call has come to the first server, and does not end."""
         before = self.calls(self.one, "wait")
         run_id = self.submit("wait")
-        eventually(lambda: self.calls(self.one, "wait") == before + 1, within=20)
+        eventually(lambda: self.calls(self.one, "wait") == before + 1)
         return run_id
 
     def said(self, run_id: str) -> str:

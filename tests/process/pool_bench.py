@@ -20,7 +20,7 @@ from palaver.delivery.deliveries import QUEUE_NAMES, queue
 from palaver.stack.child import ChildCommand
 from palaver.stack.redis_server import RedisServer
 from tests.process.rabbitmq import RabbitServer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from workers.broker.transport import broker_settings
 
 
@@ -48,7 +48,7 @@ class Bench:
     def lines(self) -> list[str]:
         return self.record.read_text().splitlines()
 
-    def saw(self, *lines: str, within: float = 10.0) -> None:
+    def saw(self, *lines: str, within: float = PATIENCE) -> None:
         try:
             eventually(lambda: set(lines) <= set(self.lines()), within=within)
         except AssertionError as error:
@@ -105,7 +105,7 @@ class Bench:
                 yield
             finally:
                 receiver.should_stop = True
-                thread.join(10)
+                thread.join()
 
     def close(self) -> None:
         self.celery.close()
@@ -113,7 +113,7 @@ class Bench:
             self.redis.close()
 
 
-def exit_code(worker: ChildCommand, within: float = 10.0) -> int | None:
+def exit_code(worker: ChildCommand, within: float = PATIENCE) -> int | None:
     """The exit code of a worker, once it has ended."""
     eventually(lambda: not worker.running, within=within)
     return worker.exit_code

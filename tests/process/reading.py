@@ -10,7 +10,7 @@ from tests.pages import Memory, commands
 from tests.process.clocks import Clocks
 from tests.process.cluster import Cluster
 from tests.process.typed import shell
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 _LOOKS: Final = ("palaver show", "palaver list", "palaver queues", "curl ", "grep ")
 """What changes nothing may be typed again until it is as the page says: what was asked for takes a moment."""
@@ -55,7 +55,7 @@ class Reader:
             return self.memory.matches(shown, seen[-1])
 
         try:
-            eventually(as_shown, within=20 if any(word in command for word in _LOOKS) else 0)
+            eventually(as_shown, within=PATIENCE if any(word in command for word in _LOOKS) else 0)
         except AssertionError:
             raise AssertionError(f"$ {typed}\n{seen[-1]}\nand the page says\n{shown}") from None
         run_id = self.memory.meant.get("run_00…")

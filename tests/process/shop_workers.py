@@ -49,7 +49,7 @@ class Shop:
                 stderr=log,
                 start_new_session=True,
             )
-        eventually(lambda: self.app.control.ping([f"{queue}@shop"], timeout=0.5), within=60, why="no worker")
+        eventually(lambda: self.app.control.ping([f"{queue}@shop"], timeout=0.5), why="no worker")
 
     def kill(self, queue: str) -> None:
         """SIGKILL to a worker with its children."""

@@ -17,6 +17,7 @@ import redis
 
 from tests.process.cluster import Cluster
 from tests.process.typed import palaver
+from tests.waiting import PATIENCE
 
 Sinks = dict[str, bytes]
 _OF_THE_STORE = b"{p"
@@ -134,7 +135,9 @@ def of_metrics(cluster: Cluster) -> Sinks:
 def of_problems(cluster: Cluster, secret: str, content: str) -> Sinks:
     """What those are told who ask wrongly."""
     wrong = {
-        "a wrong key": httpx.get(f"{cluster.stack.url}/v1/runs", headers={"Authorization": f"Bearer {secret}x"}),
+        "a wrong key": httpx.get(
+            f"{cluster.stack.url}/v1/runs", headers={"Authorization": f"Bearer {secret}x"}, timeout=PATIENCE
+        ),
         "a wrong run": cluster.http.get("/v1/runs/run_there_is_not"),
         "a wrong body": cluster.http.post("/v1/runs", json={"agent": {"model": "fake/echo"}, "input": [content]}),
         "a wrong model": cluster.http.post("/v1/runs", json={"agent": {"model": 7}, "input": content}),

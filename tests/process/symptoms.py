@@ -18,7 +18,7 @@ from palaver.store.redis import keys
 from tests.process.descriptors import starved
 from tests.process.one_more import one_more
 from tests.process.reading import Reader
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 KEYED: Final = """
 [providers.keyed]
@@ -43,7 +43,7 @@ def _asked(reader: Reader, model: str, text: str = "hello", **more: object) -> s
 def no_worker_runs(reader: Reader) -> Iterator[None]:
     """The model workers are stopped."""
     worker = reader.cluster.terminate("worker")
-    eventually(lambda: not worker.running, within=30)
+    eventually(lambda: not worker.running)
     _asked(reader, "echo")
     yield
     reader.cluster.start("worker")
@@ -134,7 +134,7 @@ def a_key_is_wrong(reader: Reader) -> Iterator[None]:
 def a_step_kills_its_worker(reader: Reader) -> Iterator[None]:
     """A tool ends its process each time."""
     reader.cluster.expect_traceback("WorkerLostError")
-    reader.cluster.ended(_asked(reader, "tool-1", tools=["crash_idempotent"]), within=60)
+    reader.cluster.ended(_asked(reader, "tool-1", tools=["crash_idempotent"]))
     yield
 
 
@@ -152,7 +152,7 @@ def redis_is_away(reader: Reader) -> Iterator[None]:
     reader.cluster.kill("redis")
     yield
     reader.cluster.start("redis")
-    eventually(lambda: reader.cluster.http.get("/readyz").status_code == 200, within=30)
+    eventually(lambda: reader.cluster.http.get("/readyz").status_code == 200)
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def the_store_is_another(reader: Reader) -> Iterator[None]:
     """Somebody has put an older copy in its place: its name is another one."""
     with reader.cluster.redis() as server:
         server.set(keys.generation(), "of-yesterday")
-        eventually(lambda: server.exists(keys.rewound()), within=30)
+        eventually(lambda: server.exists(keys.rewound()))
         yield
         server.delete(keys.rewound())
 
@@ -185,7 +185,7 @@ def the_disk_is_full(reader: Reader) -> Iterator[None]:
         yield
     finally:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
-    eventually(lambda: _takes_writes(reader), within=30)
+    eventually(lambda: _takes_writes(reader))
 
 
 def _takes_writes(reader: Reader) -> bool:
@@ -225,7 +225,7 @@ def an_older_worker_is_left(reader: Reader) -> Iterator[None]:
     cluster.start("worker")
     yield
     with one_more(cluster, "worker", app="tests.process.newer_app", name="newest"):
-        cluster.ended(reader.memory.meant[RUN], within=60)
+        cluster.ended(reader.memory.meant[RUN])
 
 
 @contextmanager
@@ -249,7 +249,9 @@ def too_many_watch(reader: Reader) -> Iterator[None]:
     path = f"/v1/runs/{_asked(reader, 'hang')}/events"
     with (
         _api(reader, PALAVER_MAX_WATCHERS="1"),
-        httpx.stream("GET", reader.url + path, headers={"Accept": "text/event-stream"}, trust_env=False) as watching,
+        httpx.stream(
+            "GET", reader.url + path, headers={"Accept": "text/event-stream"}, trust_env=False, timeout=PATIENCE
+        ) as watching,
     ):
         assert watching.status_code == 200
         yield

@@ -38,7 +38,7 @@ from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
 from tests.process.typed import palaver
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from workers.broker.remote import COMMANDS
 
 pytestmark = pytest.mark.process
@@ -93,7 +93,10 @@ def test_everything_works_under_the_shipped_users(guarded: Cluster) -> None:
         assert guarded.http.get(path).status_code == 200
     assert guarded.http.delete(f"/v1/runs/{limited[0]}").status_code == 204
     assert guarded.http.delete(f"/v1/conversations/{guarded.run(asked).conversation_id}").status_code == 204
-    eventually(lambda: "model." in httpx.get(f"{guarded.stack.flower_url}/workers").text, why="Flower sees no worker")
+    eventually(
+        lambda: "model." in httpx.get(f"{guarded.stack.flower_url}/workers", timeout=PATIENCE).text,
+        why="Flower sees no worker",
+    )
     with guarded.redis() as server:
         server.script_flush()
     run_id = guarded.submit("tool-2", tools=["calculator"])
@@ -121,7 +124,7 @@ def test_what_no_worker_has_and_every_list_is_read_by_the_api(guarded: Cluster) 
         assert [answer.status_code for answer in answers] == [200, 200]
         return all(lacking in answer.text for answer in answers)
 
-    eventually(named, within=20)
+    eventually(named)
     for query in (
         *(f"status={each}" for each in RunStatus),
         "status=failed,queued&provider=away",
@@ -160,7 +163,7 @@ def tenants_command(guarded: Cluster, *words: str, typed: str = "") -> subproces
         return palaver("tenants", *words, environment=environment)
     command = [sys.executable, "-m", "palaver.cli", "tenants", *words]
     return subprocess.run(
-        command, env=environment, input=typed, capture_output=True, text=True, timeout=60, check=False
+        command, env=environment, input=typed, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 
@@ -200,7 +203,7 @@ def test_a_tenant_leaves_with_the_rights_of_the_api(guarded: Cluster, tmp_path: 
             return (await store.runs.submit(submission)).run_id
 
     run_id = guarded.ask(submit)
-    eventually(lambda: guarded.ask(lambda store: store.runs.get(run_id)).status == RunStatus.RUNNING, within=30)
+    eventually(lambda: guarded.ask(lambda store: store.runs.get(run_id)).status == RunStatus.RUNNING)
     file = tmp_path / "leaving.jsonl"
     assert tenants("export", "leaving", "-o", str(file)).returncode == 0
     kinds = [json.loads(line)["kind"] for line in file.read_text().splitlines()]
@@ -236,7 +239,7 @@ def test_workers_do_the_runs_of_every_tenant(guarded: Cluster) -> None:
         run = guarded.ask(lambda store: store.runs.get(run_id))
         return run if run.status.terminal else None
 
-    run = eventually(ended, within=30)
+    run = eventually(ended)
     assert run is not None
     assert (run.status, tenant_of(run.conversation_id)) == (RunStatus.COMPLETED, tag)
     for path in (f"/v1/runs/{run_id}", f"/v1/conversations/{run.conversation_id}"):
@@ -250,7 +253,7 @@ def acl_commands(text: str, number: int) -> list[list[str]]:
     """What the page on upgrades makes of a file of users, with the first or the second command that it shows."""
     page = (ROOT / "docs" / "how-to" / "upgrade.md").read_text()
     script = re.findall(r"^ *sed '(.*?)' deploy/users.acl \| redis-cli", page, re.MULTILINE)[number]
-    made = subprocess.run(["sed", script], input=text, check=True, capture_output=True, text=True, timeout=10)
+    made = subprocess.run(["sed", script], input=text, check=True, capture_output=True, text=True, timeout=PATIENCE)
     return [line.split() for line in made.stdout.splitlines()]
 
 
@@ -321,15 +324,15 @@ def test_a_worker_that_is_refused_is_no_worker_and_comes_back(guarded: Cluster) 
         try:
             guarded.start("worker")
             run_id = guarded.submit("echo")
-            (refused,) = eventually(lambda: _standing(guarded, "refused", but="workers"), within=30)
+            (refused,) = eventually(lambda: _standing(guarded, "refused", but="workers"))
             assert refused["refused"] == ["blmpop"]
             assert refused in guarded.http.get("/readyz").json()["refused_workers"]
-            eventually(lambda: len(_said(guarded, "the broker refuses BLMPOP")) > 2, within=20)
+            eventually(lambda: len(_said(guarded, "the broker refuses BLMPOP")) > 2)
             said, lasted = len(_said(guarded, "the broker refuses BLMPOP")), time.monotonic() - began
         finally:
             server.execute_command("ACL", "SETUSER", "palaver-worker", "+blmpop")
-        assert guarded.ended(run_id, within=30).status == RunStatus.COMPLETED
-        (well,) = eventually(lambda: _standing(guarded, "workers", but="refused"), within=30)
+        assert guarded.ended(run_id).status == RunStatus.COMPLETED
+        (well,) = eventually(lambda: _standing(guarded, "workers", but="refused"))
         assert well["id"] == refused["id"]
         server.acl_log_reset()
     assert said <= lasted + 1
@@ -444,7 +447,7 @@ def test_flower_commands_no_worker(guarded: Cluster) -> None:
 
 def test_flowers_pages(guarded: Cluster) -> None:
     """All of them work under its user, and none has a button that changes something."""
-    with httpx.Client(base_url=guarded.stack.flower_url) as flower:
+    with httpx.Client(base_url=guarded.stack.flower_url, timeout=PATIENCE) as flower:
         nodes = [node for line in ("worker", "tools") for node in _nodes(guarded, line)]
         for node in nodes:
             page = eventually(lambda node=node: _page(flower, f"/worker/{node}"), why=node)  # type: ignore[misc]
@@ -462,7 +465,7 @@ def test_flowers_list_of_tasks_says_what_how_and_of_which_run(guarded: Cluster) 
     failed, completed = guarded.submit("401"), guarded.submit("echo")
     for run_id in (failed, completed):
         guarded.ended(run_id)
-    with httpx.Client(base_url=guarded.stack.flower_url) as flower:
+    with httpx.Client(base_url=guarded.stack.flower_url, timeout=PATIENCE) as flower:
         columns = re.findall(r'<th data-column="(\w+)">', _page(flower, "/tasks"))
         newest = {"order[0][column]": 0, "columns[0][data]": "received", "order[0][dir]": "desc"}
         about = {"draw": 1, "start": 0, "length": 50, **newest}
@@ -494,6 +497,6 @@ def test_flower_asks_for_a_password_when_it_has_one(guarded: Cluster) -> None:
     url = f"http://127.0.0.1:{port}"
     with one_more(guarded, "flower", FLOWER_BASIC_AUTH="ann:secret", PALAVER_FLOWER_PORT=port):
         for path in ("/", "/workers", "/tasks", "/broker", "/api/workers", "/api/tasks"):
-            assert httpx.get(url + path).status_code == 401, path
-            assert httpx.get(url + path, auth=("ann", "wrong")).status_code == 401, path
-            assert httpx.get(url + path, auth=("ann", "secret")).status_code == 200, path
+            assert httpx.get(url + path, timeout=PATIENCE).status_code == 401, path
+            assert httpx.get(url + path, auth=("ann", "wrong"), timeout=PATIENCE).status_code == 401, path
+            assert httpx.get(url + path, auth=("ann", "secret"), timeout=PATIENCE).status_code == 200, path

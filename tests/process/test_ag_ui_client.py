@@ -119,7 +119,7 @@ def test_the_same_request_goes_on_over_a_kill_of_the_api_and_over_its_end(pages:
             cluster.kill("api")
         else:
             cluster.terminate("api")
-            eventually(lambda: not cluster.stack.pids("api"), within=60)
+            eventually(lambda: not cluster.stack.pids("api"))
         broken = pages.shows(page, lambda shown: not shown["running"] and shown["errors"])
         assert "RUN_FINISHED" not in kinds(broken)
         cluster.start("api")

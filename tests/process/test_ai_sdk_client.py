@@ -122,7 +122,7 @@ def test_an_answer_goes_on_over_a_kill_of_the_api_and_over_its_end(pages: Pages)
             cluster.kill("api")
         else:
             cluster.terminate("api")
-            eventually(lambda: not cluster.stack.pids("api"), within=60)
+            eventually(lambda: not cluster.stack.pids("api"))
         pages.shows(page, lambda shown: shown["status"] == "error")
         cluster.start("api")
         pages.act("resume", page)

@@ -15,7 +15,7 @@ import redis
 from palaver.stack.redis_server import RedisServer
 from tests.process.cluster import Cluster
 from tests.process.inputs import soon
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -29,14 +29,14 @@ def by_redis_cli(server: RedisServer, file: Path) -> None:
     program = shutil.which("redis-cli")
     if program is None:
         pytest.skip("NOT TRIED: there is no redis-cli")
-    subprocess.run([program, "-u", server.url, "--rdb", str(file)], check=True, capture_output=True, timeout=60)
+    subprocess.run([program, "-u", server.url, "--rdb", str(file)], check=True, capture_output=True, timeout=PATIENCE)
 
 
 def by_bgsave(server: RedisServer, file: Path) -> None:
     """The page's other way."""
     with redis.Redis.from_url(server.url) as client:
         client.bgsave()
-        eventually(lambda: client.info("persistence")["rdb_bgsave_in_progress"] == 0, within=60)
+        eventually(lambda: client.info("persistence")["rdb_bgsave_in_progress"] == 0)
     shutil.copy(server.data_dir / "dump.rdb", file)
 
 
@@ -55,7 +55,7 @@ def restore(file: Path, server: RedisServer, directory: Path) -> RedisServer:
     loading.start()
     with redis.Redis.from_url(loading.url) as client:
         client.config_set("appendonly", "yes")
-        eventually(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, within=60)
+        eventually(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0)
     loading.stop()
     return RedisServer(port=server.port, data_dir=directory)
 
@@ -89,7 +89,7 @@ def test_a_restored_backup_is_whole_and_goes_on(back_up: Callable[[RedisServer, 
                 cluster.start(role)
             assert {run_id: everything_of(cluster, run_id) for run_id in ended} == told
             assert cluster.http.get(f"/v1/runs/{forgotten}").status_code == 404
-            assert cluster.ended(slow, within=60).status == "completed"
+            assert cluster.ended(slow).status == "completed"
             run = cluster.ended(behind)
             assert (run.status, run.output) == ("completed", "echo: behind it")
             cluster.approve(asking)

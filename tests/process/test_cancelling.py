@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from statistics import median
+from functools import partial
 
 import pytest
 
 from palaver.schemas.models import Run
-from tests.process.cluster import LEASE, Cluster
+from tests.process.cluster import Cluster
+from tests.process.one_more import one_more
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -23,10 +23,8 @@ def goes_on(cluster: Cluster, run: Run) -> None:
 def test_a_stream_is_closed_at_once(cluster: Cluster) -> None:
     run_id = cluster.submit("say-400+rate-20")
     cluster.saw(run_id, "message.delta")
-    begun = time.monotonic()
     assert cluster.cancel(run_id) in (200, 202)
     run = cluster.ended(run_id)
-    assert time.monotonic() - begun < 5
     assert (run.status, run.stop_reason) == ("cancelled", "cancelled")
     call = eventually(lambda: next(c for c in cluster.model_calls(run_id) if c.closed_by_client_at))
     assert call.outcome == "disconnected"
@@ -36,17 +34,15 @@ def test_a_stream_is_closed_at_once(cluster: Cluster) -> None:
 
 
 def test_a_worker_hears_of_a_cancel_without_asking(cluster: Cluster) -> None:
-    """It asks three times a lease; half of the cancels would take longer than that third divided by two."""
-    took: list[int] = []
-    for _ in range(5):
-        run_id = cluster.submit("say-400+rate-20")
-        cluster.saw(run_id, "message.delta")
+    """It asks three times a lease, and a lease takes hours here."""
+    with one_more(cluster, "worker", PALAVER_LEASE_SECONDS="86400"):
+        cluster.kill("worker")
+        for stop in (cluster.cancel, partial(cluster.pause, now=True)):
+            run_id = cluster.submit("say-400+rate-20")
+            cluster.saw(run_id, "message.delta")
+            stop(run_id)
+            assert cluster.outcomes(run_id) == ["disconnected"]
         cluster.cancel(run_id)
-        cancel = cluster.ended(run_id).cancel
-        assert cancel is not None
-        assert cancel.stopped_ms is not None
-        took.append(cancel.stopped_ms)
-    assert median(took) < 1000 * LEASE / 3 / 4, took
 
 
 def test_what_the_model_had_said_is_kept(cluster: Cluster) -> None:
@@ -63,7 +59,7 @@ def test_a_call_that_is_not_streamed_is_cut_off(cluster: Cluster) -> None:
     run_id = cluster.submit("say-400+rate-20", agent={"stream": False})
     eventually(lambda: cluster.model_calls(run_id))
     assert cluster.cancel(run_id) in (200, 202)
-    run = cluster.ended(run_id, within=10)
+    run = cluster.ended(run_id)
     assert run.status == "cancelled"
     goes_on(cluster, run)
 
@@ -71,11 +67,9 @@ def test_a_call_that_is_not_streamed_is_cut_off(cluster: Cluster) -> None:
 def test_a_tool_that_gives_in_is_stopped(cluster: Cluster) -> None:
     run_id = cluster.submit("parallel-2", '[[args {"seconds": 30}]]', tools=["record"])
     eventually(lambda: len(cluster.tool_starts(run_id)) == 2)
-    begun = time.monotonic()
     assert cluster.cancel(run_id) in (200, 202)
     run = cluster.ended(run_id)
     assert run.status == "cancelled"
-    assert time.monotonic() - begun < 5
     answers = [e.data for e in cluster.events(run_id) if e.type == "tool.finished"]
     assert [answer["error"]["class"] for answer in answers] == ["tool_interrupted"] * 2
     assert len(cluster.model_calls(run_id)) == 1
@@ -88,7 +82,7 @@ def test_a_tool_that_does_not_give_in_loses_its_process(cluster: Cluster) -> Non
     (start,) = eventually(lambda: cluster.tool_starts(run_id))
     assert cluster.cancel(run_id) in (200, 202)
     assert cluster.ended(run_id).status == "cancelled"
-    eventually(lambda: start["pid"] not in cluster.children_of("tools"), within=5, why="the process lives on")
+    eventually(lambda: start["pid"] not in cluster.children_of("tools"), why="the process lives on")
     goes_on(cluster, cluster.run(run_id))
 
 
@@ -96,7 +90,8 @@ def test_a_tool_that_is_a_coroutine_is_stopped(cluster: Cluster) -> None:
     run_id = cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["wait"])
     cluster.saw(run_id, "step.started", step="1/call_1_1_1")
     assert cluster.cancel(run_id) in (200, 202)
-    assert cluster.ended(run_id, within=LEASE).status == "cancelled"
+    assert cluster.ended(run_id).status == "cancelled"
+    assert "step.lost" not in [event.type for event in cluster.events(run_id)], "its lease ran out"
 
 
 def test_a_queued_run_never_begins(cluster: Cluster) -> None:

@@ -26,7 +26,7 @@ from palaver.store.redis import keys
 from tests.browser import Page, needs_chromium, page
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos, needs_chromium]
 
@@ -154,12 +154,12 @@ def _served(_cluster: Cluster, examples: Path) -> Iterator[Mapping[str, Path]]:
             )
     try:
         for kit, serving in servers.items():
-            eventually(partial(_over_or_open, serving, logs[kit]), within=300, why=f"{kit} is built")
+            eventually(partial(_over_or_open, serving, logs[kit]), why=f"{kit} is built")
         yield logs
     finally:
         for serving in servers.values():
             serving.terminate()
-            serving.wait(timeout=10)
+            serving.wait(timeout=PATIENCE)
 
 
 def _over_or_open(serving: subprocess.Popen[bytes], log: Path) -> bool:
@@ -187,7 +187,7 @@ def tabs(kit: str, cluster: Cluster, examples: Path, chromium: str) -> Iterator[
         assert [error for tab in tabs.opened for error in tab.errors if error not in LOST[kit]] == []
     lines = "\n".join(map(json.dumps, events))
     judge = subprocess.run(
-        ["node", "judge.mjs", kit], cwd=examples / kit, input=lines, capture_output=True, text=True, timeout=60
+        ["node", "judge.mjs", kit], cwd=examples / kit, input=lines, capture_output=True, text=True, timeout=PATIENCE
     )
     assert events
     assert (judge.returncode, judge.stdout) == (0, ""), judge.stderr

@@ -14,6 +14,7 @@ import pytest
 from deploy.check import logins
 from palaver.stack.redis_server import RedisServer
 from tests.pages import ROOT
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -21,7 +22,9 @@ pytestmark = pytest.mark.process
 def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")} | more
     command = [sys.executable, "-m", "palaver.cli", "check", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=ROOT
+    )
 
 
 def test_the_table_of_the_page_and_its_json(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_worker_whose_clock_is_wrong_takes_over_what_another_one_lost(wrong: W
     cluster.kill("worker", cluster.holder(run_id))
     killed_at = time.time()
     cluster.saw(run_id, "step.lost")
-    assert cluster.ended(run_id, within=40).status == "completed"
+    assert cluster.ended(run_id).status == "completed"
     _, second = cluster.model_calls(run_id)
     assert second.at - killed_at < LEASE + 5
 

@@ -202,7 +202,7 @@ def test_a_page_heals_when_the_api_and_a_worker_are_killed(cluster: Cluster, con
     console.sees("reconnecting")
     cluster.kill("worker")
     cluster.heal()
-    console.sees("completed", "w119 w120", within=60)
+    console.sees("completed", "w119 w120")
     console.tab.until("document.querySelectorAll('article.assistant').length === 1")
     console.press("Waterfall")
     console.tab.until("document.querySelectorAll('.bad-part').length >= 2")  # that of the legend, and the lost attempt

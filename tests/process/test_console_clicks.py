@@ -78,7 +78,7 @@ def _tail(run_id: str) -> str:
 
 def test_why_a_run_does_not_move(cluster: Cluster, visitor: Visitor) -> None:
     run = cluster.submit("limited/429-1-120+echo", "Where is my order?")
-    eventually(lambda: cluster.run(run).waiting, within=30)
+    eventually(lambda: cluster.run(run).waiting)
     visitor.click(_tail(run))
     visitor.knows("Waits after a failure (rate_limited) until", "it tries again by itself")
 
@@ -111,7 +111,7 @@ def test_the_most_expensive_run_of_today(cluster: Cluster, visitor: Visitor) -> 
     visitor.click("Dearest of today")
     visitor.knows(_tail(dearest), "in all")
     # What it has to know stands in the order from before, too.
-    eventually(lambda: _tail(dearest) in visitor.reads("tbody tr"), within=30)
+    eventually(lambda: _tail(dearest) in visitor.reads("tbody tr"))
 
 
 def test_the_sick_worker(cluster: Cluster, visitor: Visitor) -> None:
@@ -125,9 +125,9 @@ def test_a_webhook_is_replayed(cluster: Cluster, visitor: Visitor, heard: Receiv
     made = cluster.http.post("/v1/webhooks", json={"url": url, "types": ["run.succeeded"]})
     assert made.status_code == 201, made.text
     cluster.ended(cluster.submit("echo", "for the webhook"))
-    eventually(lambda: len(heard.events("ok")) == 1, within=30)
+    eventually(lambda: len(heard.events("ok")) == 1)
     visitor.click("Webhooks")
     visitor.click(url)
     visitor.click("again")
-    eventually(lambda: len(heard.events("ok")) == 2, within=30)
+    eventually(lambda: len(heard.events("ok")) == 2)
     visitor.knows("delivered")

@@ -40,7 +40,7 @@ TOOLS = ("tells", "tells_inline", "fails", "breaks", "asks_for_another")
 GIVEN = {NAME: CANARY, "PIN": SHORT}
 KEY = "sk-Canary/k1+endpoint7f3e9d2c4b"
 FLOWER = ("ann", "a-password-of-flower")
-LATE = 40.0
+LATE = 300.0
 """Seconds in which the last span has come."""
 ONCE = {"retry": {"rules": {each: {"attempts": 1} for each in ("provider_error", "connection", "authentication")}}}
 
@@ -89,7 +89,7 @@ def sinks(cluster: Cluster, hostile: HostileServer, receiver: Receiver) -> Itera
         runs = {name: cluster.submit(f"tool-1+use-{name}", "go", tools=[name], secrets=GIVEN) for name in TOOLS}
         runs |= {each.name: cluster.submit("", "go", agent=at(hostile, each.name)) for each in ECHOES}
         for run_id in runs.values():
-            cluster.ended(run_id, within=40)
+            cluster.ended(run_id)
         with cluster.redis() as redis_:
             found = of_redis(redis_)
         found |= of_messages(bytes(seen))
@@ -119,7 +119,7 @@ def test_one_is_nowhere(secret: str, sinks: Sinks) -> None:
 
 def _results(cluster: Cluster, run_id: str) -> list[str]:
     """What the tools of the run answered."""
-    run = cluster.ended(run_id, within=40)
+    run = cluster.ended(run_id)
     page = cluster.http.get(f"/v1/conversations/{run.conversation_id}/messages").json()["data"]
     return [message["content"] for message in page if message["role"] == "tool" and message["run_id"] == run_id]
 
@@ -127,7 +127,7 @@ def _results(cluster: Cluster, run_id: str) -> list[str]:
 def _check_completed_after_waits(cluster: Cluster, run_ids: list[str], code: str) -> None:
     """All of the runs completed, and some waited for a worker that has what ``code`` says."""
     for run_id in run_ids:
-        assert cluster.ended(run_id, within=60).status == "completed"
+        assert cluster.ended(run_id).status == "completed"
     events = (event for run_id in run_ids for event in cluster.events(run_id))
     assert {event.data["code"] for event in events if event.type == "run.waiting"} == {code}
 
@@ -140,7 +140,7 @@ def test_a_tool_has_what_its_answer_does_not_say(cluster: Cluster) -> None:
 
 
 def test_the_next_call_has_what_was_set_in_between(cluster: Cluster) -> None:
-    run = cluster.ended(cluster.submit("tool-1+use-tells", "go", tools=["tells"], secrets=GIVEN), within=40)
+    run = cluster.ended(cluster.submit("tool-1+use-tells", "go", tools=["tells"], secrets=GIVEN))
     path = f"/v1/conversations/{run.conversation_id}/secrets"
     assert cluster.http.patch(path, json={"secrets": {NAME: LATER}}).json() == {"data": [NAME, "PIN"]}
     again = cluster.submit("tool-1+use-tells", "go", tools=["tells"], conversation_id=run.conversation_id)

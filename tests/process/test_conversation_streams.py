@@ -51,7 +51,7 @@ class Watcher:
     async def has_all(self) -> None:
         """Wait for what there is, and see that it came once and in order."""
         kept = await self.kept()
-        await aeventually(lambda: len(self.seen) >= len(kept), within=60)
+        await aeventually(lambda: len(self.seen) >= len(kept))
         assert self.seen == kept, (type(self).__name__, self.connections)
         assert self.connections > 1
 
@@ -123,7 +123,7 @@ async def _pages(http: httpx.AsyncClient, conversation_id: str) -> list[dict[str
 
 def _restart_api(cluster: Cluster) -> None:
     api = cluster.terminate("api")
-    eventually(lambda: not api.running, within=60)
+    eventually(lambda: not api.running)
     cluster.start("api")
 
 
@@ -134,14 +134,14 @@ def _disturb(cluster: Cluster, conversations: list[str]) -> None:
         for conversation in conversations:
             body = cluster.body("tool-3+use-calculator+ttft-300", tools=["calculator"], conversation_id=conversation)
             runs.append(cluster.post({**body, "input": f"number {number}"}))
-        cluster.saw(runs[-1], "step.started", within=60)
+        cluster.saw(runs[-1], "step.started")
         if number == 1:
             _restart_api(cluster)
         else:
             cluster.kill("worker")
             cluster.start("worker")
     for run_id in runs:
-        cluster.ended(run_id, within=120)
+        cluster.ended(run_id)
 
 
 async def _watch(url: str, conversations: list[str], ready: threading.Event, over: threading.Event) -> None:
@@ -151,9 +151,9 @@ async def _watch(url: str, conversations: list[str], ready: threading.Event, ove
         watchers = [kind(http, each) for each in conversations for kind in kinds for _ in range(WATCHERS)]
         tasks = [asyncio.create_task(each.follow()) for each in watchers]
         try:
-            await aeventually(lambda: all(each.connections for each in watchers), within=60)
+            await aeventually(lambda: all(each.connections for each in watchers))
             ready.set()
-            await aeventually(over.is_set, within=300)
+            await aeventually(over.is_set)
             for each in watchers:
                 await each.has_all()
         finally:

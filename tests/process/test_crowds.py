@@ -23,7 +23,7 @@ from tests.process.api_alone import api_alone
 from tests.process.cluster import Cluster
 from tests.process.crowd import crowd, stall
 from tests.process.one_more import one_more
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -95,7 +95,11 @@ def test_watchers_that_never_read_cost_bounded_memory() -> None:
                 stack.enter_context(client)
 
         asyncio.run(stalled())
-        eventually(lambda: "\npalaver_api_watchers 60\n" in httpx.get(f"{api.url}/metrics", trust_env=False).text)
+        eventually(
+            lambda: (
+                "\npalaver_api_watchers 60\n" in httpx.get(f"{api.url}/metrics", trust_env=False, timeout=PATIENCE).text
+            )
+        )
         assert asyncio.run(crowd(api.url, [events] * 3)) == {"finished": 3}
         assert api.memory - before < 60 * size / 4
         api.child.terminate()

@@ -52,8 +52,8 @@ def test_doubled_deliveries_are_not_worked_on_twice(cluster: Cluster) -> None:
         cluster.broker.double("tools", 9)
         return all(cluster.run(run_id).status.terminal for run_id in runs)
 
-    eventually(double_tool_calls, within=60)
-    eventually(cluster.broker.empty, within=30)
+    eventually(double_tool_calls)
+    eventually(cluster.broker.empty)
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
         assert len(cluster.model_calls(run_id)) == 3
@@ -78,10 +78,8 @@ def test_a_cancel_finds_a_step_that_was_delivered_again(cluster: Cluster) -> Non
     cluster.broker.deliver(first_step(cluster, run_id), 20)
     eventually(cluster.broker.empty)
     cluster.cancel(run_id)
-    run = cluster.ended(run_id)
-    assert run.cancel is not None
-    assert run.cancel.stopped_ms is not None
-    assert run.cancel.stopped_ms < 300
+    assert cluster.ended(run_id).status == "cancelled"
+    assert cluster.outcomes(run_id) == ["disconnected"]
 
 
 def first_step(cluster: Cluster, run_id: str) -> Delivery:
@@ -111,12 +109,12 @@ def test_deliveries_in_any_order_and_from_long_ago_are_dropped(cluster: Cluster)
                 publisher.publish(chance.sample(deliveries, len(deliveries)))
 
         for step in (1, 3, 5):
-            eventually(lambda step=step: all(cluster.run(run_id).step >= step for run_id in runs), within=30)  # type: ignore[misc]
+            eventually(lambda step=step: all(cluster.run(run_id).step >= step for run_id in runs))  # type: ignore[misc]
             replay()
         for run_id in runs:
-            assert cluster.ended(run_id, within=30).status == "completed"
+            assert cluster.ended(run_id).status == "completed"
         replay()
-        eventually(cluster.broker.empty, within=30)
+        eventually(cluster.broker.empty)
     for run_id in runs:
         assert len(cluster.model_calls(run_id)) == 6
         assert len(cluster.tool_starts(run_id)) == 5

@@ -9,7 +9,7 @@ import pytest
 
 from tests.process.cluster import Cluster
 from tests.process.descriptors import starved
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -28,11 +28,11 @@ def test_an_api_without_descriptors_answers_on_connections_that_it_has(cluster: 
     (pid,) = cluster.stack.pids("api")
     assert cluster.http.get("/healthz").status_code == 200
     with starved(pid):
-        with httpx.Client(base_url=cluster.stack.url, trust_env=False) as another:
+        with httpx.Client(base_url=cluster.stack.url, trust_env=False, timeout=PATIENCE) as another:
             assert not answers(another)
         assert cluster.http.get("/healthz").status_code == 200
         answered = [cluster.http.post("/v1/runs", json=cluster.body("echo")) for _ in range(4)]
-    with httpx.Client(base_url=cluster.stack.url, trust_env=False) as another:
+    with httpx.Client(base_url=cluster.stack.url, trust_env=False, timeout=PATIENCE) as another:
         eventually(lambda: answers(another))
     for answer in answered:
         if answer.status_code == 202:
@@ -59,9 +59,9 @@ def test_a_model_worker_without_descriptors_asks_later(cluster: Cluster) -> None
     patient = {"retry": {"rules": {"connection": {"attempts": 100}}}}
     with starved(pid):
         runs = [cluster.submit("say-20+rate-20", agent=patient) for _ in range(4)]
-        eventually(lambda: all(refused(cluster, run_id) for run_id in runs), within=30)
+        eventually(lambda: all(refused(cluster, run_id) for run_id in runs))
     for run_id in runs:
-        assert cluster.ended(run_id, within=60).status == "completed"
+        assert cluster.ended(run_id).status == "completed"
     assert cluster.stack.pids("worker") == [pid]
 
 
@@ -82,7 +82,7 @@ def test_a_tools_worker_without_descriptors_loses_nothing(cluster: Cluster) -> N
             all_of_it.enter_context(starved(each))
         runs = [cluster.submit("tool-1", tools=["record"]) for _ in range(4)]
         eventually(lambda: any(told_of_it(cluster, run_id) for run_id in runs))
-    eventually(lambda: ended_with_its_supervisor(cluster, runs), within=60)
+    eventually(lambda: ended_with_its_supervisor(cluster, runs))
     assert {cluster.run(run_id).status for run_id in runs} == {"completed"}
     # A child that was forked meanwhile keeps the limit that its parent had: no other test must meet it.
     cluster.kill("tools")

@@ -109,7 +109,7 @@ def one_round(
     cluster.expect_traceback("WorkerLostError", "BrokenPipeError")
     known = all_runs(cluster)
     start_all(victims)
-    eventually(lambda: all(victim.ready for victim in victims), within=60)
+    eventually(lambda: all(victim.ready for victim in victims))
     port = next(victim for victim, line in victims.items() if line == "api").environment["PALAVER_API_PORT"]
     mark = f"{chance.getrandbits(40):x}"
     talkers = [
@@ -151,7 +151,7 @@ def came_to(turns: int, talkers: Sequence[Talker], talks: Sequence[Future[None]]
 def kill_one(victims: Mapping[Forked, str], line: str, chance: random.Random) -> None:
     """Kill a process of this kind, which is started again at once."""
     victim = chance.choice([each for each, of in victims.items() if of == line])
-    eventually(lambda: victim.ready, within=30)
+    eventually(lambda: victim.ready)
     victim.kill(signal.SIGKILL)
     start_all(victims)
 

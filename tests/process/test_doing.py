@@ -25,7 +25,7 @@ def _step(cluster: Cluster, run_id: str, **wanted: Any) -> dict[str, Any]:
         (step,) = _steps(cluster, run_id) or [{}]
         return step if wanted.items() <= step.items() and (step["progress"] or step["kind"] == "tool") else {}
 
-    return eventually(look, within=20)
+    return eventually(look)
 
 
 def _time(text: str) -> datetime:
@@ -58,7 +58,7 @@ def test_a_stream_says_how_far_it_is(cluster: Cluster) -> None:
         (step,) = _steps(cluster, run_id) or [{"progress": None}]
         return step if step["progress"] and step["progress"]["characters"] else {}
 
-    step = eventually(look, within=20)
+    step = eventually(look)
     assert step["progress"]["bytes"] > step["progress"]["characters"]
     _cancel(cluster, run_id)
 

@@ -174,7 +174,7 @@ def test_a_worker_that_is_killed_beside_the_call_makes_no_call_again(
             doomed.enter_context(one_more(every.cluster, line, PALAVER_FAILPOINTS=f"{point}=kill"))
         found = [every.ask(source, "answer") for source in of(case)]
         for each in found:
-            eventually(lambda each=each: every.lost(each), within=60, every=0.2, why=f"{each} lives")  # type: ignore[misc]
+            eventually(lambda each=each: every.lost(each), every=0.2, why=f"{each} lives")  # type: ignore[misc]
     for line in ("tools", "loop"):
         every.cluster.start(line)
     _judge(every, found)
@@ -216,7 +216,7 @@ def test_what_ends_each_worker_ends_its_run_and_neighbours_live(every: EverySour
                     worker.start()
             return all(every.cluster.run(each.run_id).status.terminal for each in poison)
 
-        eventually(all_ended, within=300, every=0.2)
+        eventually(all_ended, every=0.2)
         for each in poison:
             run = every.cluster.ended(each.run_id)
             assert run.error is not None, each

@@ -22,7 +22,7 @@ from palaver.store.redis import keys
 from tests.browser import Page, browser, needs_chromium, page
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos, needs_chromium]
 
@@ -57,7 +57,7 @@ def test_a_chat_by_plain_fetch(tmp_path: Path) -> None:
             stderr=written,
         )
     try:
-        eventually(lambda: "open http" in log.read_text(), within=90, why="the page is served")
+        eventually(lambda: "open http" in log.read_text(), why="the page is served")
         url = next(line.split()[-1] for line in log.read_text().splitlines() if line.startswith("open "))
         with browser(tmp_path) as address, page(address) as chat:
             chat.open(url)
@@ -71,8 +71,10 @@ def test_a_chat_by_plain_fetch(tmp_path: Path) -> None:
             chat.until("document.querySelector('#log button') !== null")
             apis = re.findall(r"api-1 is ready \(process (\d+)\)", log.read_text())
             os.kill(int(apis[-1]), signal.SIGKILL)
-            eventually(lambda: "api-1 has ended" in log.read_text(), within=60, why="its end is noticed")
-            eventually(lambda: httpx.get(ready, trust_env=False).is_success, within=60, why="the API is up again")
+            eventually(lambda: "api-1 has ended" in log.read_text(), why="its end is noticed")
+            eventually(
+                lambda: httpx.get(ready, trust_env=False, timeout=PATIENCE).is_success, why="the API is up again"
+            )
             chat.evaluate(_press("deny"))
             chat.until(f"document.querySelector('#log button') === null && {LOG}.includes('deny')")
             for variable, more in (("PAGE_PORT", {}), ("PALAVER_API_PORT", {"PAGE_PORT": str(free_port())})):
@@ -88,7 +90,7 @@ def test_a_chat_by_plain_fetch(tmp_path: Path) -> None:
             assert chat.errors == []
     finally:
         serving.send_signal(signal.SIGINT)
-        serving.wait(timeout=60)
+        serving.wait(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +155,7 @@ def test_it_shows_the_same_after_a_reload_at_each_state(cluster: Cluster, chromi
         command = [sys.executable, "examples/serve.py", "plain-fetch"]
         serving = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=written, stderr=written)
     try:
-        eventually(lambda: "open http" in log.read_text(), within=30, why="the page is served")
+        eventually(lambda: "open http" in log.read_text(), why="the page is served")
         with page(chromium) as tab, page(chromium) as other:
             chat = Chat(cluster, tab, other)
 
@@ -223,4 +225,4 @@ def test_it_shows_the_same_after_a_reload_at_each_state(cluster: Cluster, chromi
             assert [*tab.errors, *other.errors] == []
     finally:
         serving.terminate()
-        serving.wait(timeout=10)
+        serving.wait(timeout=PATIENCE)

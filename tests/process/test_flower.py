@@ -11,7 +11,7 @@ import pytest
 
 from tests.process.cluster import Cluster
 from tests.process.watching import celery_events
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -119,8 +119,8 @@ def test_flower_asks_nobody_who_is_not_there(tmp_path: Path) -> None:
 
         def queues() -> list[str]:
             # A worker answers each of its questions by itself.
-            (worker,) = httpx.get(f"{alone.stack.flower_url}/api/workers").json().values()
+            (worker,) = httpx.get(f"{alone.stack.flower_url}/api/workers", timeout=PATIENCE).json().values()
             return [each["name"] for each in worker["active_queues"]]
 
-        assert "model" in eventually(queues, within=30)
+        assert "model" in eventually(queues)
         assert "failed" not in flower.output

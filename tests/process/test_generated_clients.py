@@ -21,7 +21,7 @@ import pytest
 from api.app import create_app
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
@@ -89,10 +89,10 @@ def test_what_follows_in_typescript_sees_a_run_whole_while_the_api_is_killed(clu
         following = subprocess.Popen(["node", "follow.js", run_id], cwd=package, stdout=written, env=environment)
     try:
         for seen in (3, 10):
-            eventually(partial(has_seen, seen), within=30, why="events of the run")
+            eventually(partial(has_seen, seen), why="events of the run")
             cluster.kill("api")
             cluster.start("api")
-        assert following.wait(timeout=60) == 0
+        assert following.wait(timeout=PATIENCE) == 0
     finally:
         following.kill()
         following.wait()

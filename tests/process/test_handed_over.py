@@ -143,7 +143,7 @@ class Visitors:
     def are_served(self, times: int) -> None:
         """From now on they have so many answers."""
         before = self.answers["200"]
-        eventually(lambda: self.answers["200"] >= before + times, within=60)
+        eventually(lambda: self.answers["200"] >= before + times)
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_what_is_under_way_is_finished_by_the_old_one_and_what_comes_waits_for_t
         under_way.sendall(POST + b"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n" % len(BODY))
         assert under_way.recv(100).startswith(b"HTTP/1.1 100 ")
         api.tell()
-        eventually(lambda: "Shutting down" in api.said, within=60)
+        eventually(lambda: "Shutting down" in api.said)
         with closing(HTTPConnection(HOST, api.port, timeout=60)) as later:
             later.request("GET", "/readyz")
             under_way.sendall(BODY)

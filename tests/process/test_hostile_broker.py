@@ -213,7 +213,7 @@ def test_no_message_ends_a_worker_or_stays_in_it(cluster: Cluster, queue: str) -
             bytes_of_it = raw(make(queue))
             times = FLOOD if len(bytes_of_it) < 1 << 20 else 2
             server.lpush(queue, *[bytes_of_it] * times)
-            eventually(lambda: not server.llen(queue), within=30, why=f"{what} is taken")
+            eventually(lambda: not server.llen(queue), why=f"{what} is taken")
             assert workers(cluster) == list(before), what
         still_works(cluster)
         assert not server.llen(queue), "what is dropped does not come again"

@@ -20,7 +20,7 @@ from tests.process.api_alone import ApiAlone, Beside, api_alone
 from tests.process.cluster import Cluster
 from tests.process.neighbour import neighbour_of, spread
 from tests.unit.test_api_fuzz import SEEDS, TOKENS
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -39,7 +39,7 @@ TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(range(200))
 @pytest.fixture(scope="module")
 def api() -> Iterator[ApiAlone]:
     with api_alone(FILES) as api:
-        httpx.get(f"{api.url}/openapi.json", trust_env=False).raise_for_status()
+        httpx.get(f"{api.url}/openapi.json", trust_env=False, timeout=PATIENCE).raise_for_status()
         before = api.memory
         yield api
         # Descriptors: those of the last clients are closed a moment after they went.
@@ -188,7 +188,7 @@ def test_what_is_not_said_within_ten_seconds_is_not_waited_for(api: ApiAlone, go
 
         try:
             # Ten seconds for what is to come, and as many for the client to close, once it was answered.
-            eventually(all_are_closed, within=40, every=0.5)
+            eventually(all_are_closed, every=0.5)
         except AssertionError:
             pytest.fail(f"still open: { {name: heard[name] for name in open_} }")
     for name, (_, _, answer) in begun.items():
@@ -215,7 +215,7 @@ def test_connections_beyond_the_room_hear_why(api: ApiAlone) -> None:
             client = stack.enter_context(connected(api))
             client.sendall(POST + b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n")
             assert client.recv(100).startswith(b"HTTP/1.1 100 ")
-        with httpx.Client(base_url=api.url, trust_env=False) as another:
+        with httpx.Client(base_url=api.url, trust_env=False, timeout=PATIENCE) as another:
             refused = another.get("/healthz")
         assert (refused.status_code, refused.json()["code"]) == (503, "too_many_connections")
         assert int(refused.headers["retry-after"]) > 0
@@ -285,7 +285,7 @@ def test_the_neighbours_runs_take_as_long_as_without_hostile_clients_about(tmp_p
     with Cluster(tmp_path) as cluster, ExitStack() as held:
         port = cluster.stack.ports.api
         with neighbour_of(cluster) as alone:
-            eventually(lambda: len(alone) >= 400, within=120)
+            eventually(lambda: len(alone) >= 400)
         for _ in range(200):
             held.enter_context(socket.create_connection((HOST, port), timeout=20)).sendall(GET)
         with neighbour_of(cluster) as beside:

@@ -101,7 +101,7 @@ def submit(hostile: Cluster, name: str, text: str = "hello") -> str:
 
 def ended(hostile: Cluster, run_id: str) -> Run:
     """The run, which has ended well, whatever its tool did."""
-    run = hostile.ended(run_id, within=30)
+    run = hostile.ended(run_id)
     assert (run.status, run.error) == ("completed", None), run.error
     return run
 
@@ -146,7 +146,7 @@ def test_the_truth_is_told_and_nothing_else_happens(hostile: Cluster, names: Seq
         assert re.search(said, content), f"{name}: {content[:300]}"
         assert len(content) < 300_000
     works(hostile)
-    eventually(lambda: not left_behind(), within=5, why=f"left behind: {left_behind()}")
+    eventually(lambda: not left_behind(), why=f"left behind: {left_behind()}")
     eventually(lambda: len(hostile.children_of("tools")) == 4, why="the pool is not whole")
     check_conversations(hostile, [beside, *runs.values()])
 
@@ -173,7 +173,7 @@ def test_the_next_call_finds_its_process_as_it_was(hostile: Cluster) -> None:
         found = [json.loads(answer.data["message"]["content"]) for answer in answers(hostile, run.id)]
         return next((each for each in found if each["pid"] == pid), None)
 
-    found = eventually(look, within=10, why="no call came to that process")
+    found = eventually(look, why="no call came to that process")
     assert found == usual | {"pid": pid}
     assert usual.items() >= {"directory": str(Path.cwd()), "left": False, "path": True, "handler": True}.items()
 
@@ -182,7 +182,7 @@ def test_a_process_that_has_eaten_much_is_replaced_after_its_call(hostile: Clust
     run_id = submit(hostile, "has_eaten")
     ended(hostile, run_id)
     (pid, _) = answers(hostile, run_id)[0].data["message"]["content"].split()
-    eventually(lambda: int(pid) not in hostile.children_of("tools"), within=10, why="it lives on")
+    eventually(lambda: int(pid) not in hostile.children_of("tools"), why="it lives on")
     works(hostile)
 
 
@@ -190,7 +190,7 @@ def test_a_process_that_is_taken_by_what_a_tool_left_is_replaced(hostile: Cluste
     run_id = submit(hostile, "leaves_a_thread_that_takes_all")
     ended(hostile, run_id)
     pid = int(answers(hostile, run_id)[0].data["message"]["content"])
-    eventually(lambda: pid not in hostile.children_of("tools"), within=20, why="it lives on")
+    eventually(lambda: pid not in hostile.children_of("tools"), why="it lives on")
     works(hostile)
 
 
@@ -212,7 +212,7 @@ def test_a_tool_that_writes_to_every_file_of_its_process_stops_nobody(hostile: C
     (worker,) = hostile.stack.pids("tools")
     run_id = submit(hostile, "writes_everywhere", f'[[args {{"what": "{what}"}}]]')
     # Its own question to Redis may have met what it wrote.
-    assert hostile.ended(run_id, within=30).status in ("completed", "failed")
+    assert hostile.ended(run_id).status in ("completed", "failed")
     for _ in range(5):
         run = hostile.submit("parallel-4", tools=["record"])
         assert told(hostile, ended(hostile, run).id) == [""] * 4
@@ -276,7 +276,7 @@ def test_a_result_of_a_gigabyte_costs_no_lease(tmp_path: Path) -> None:
 @pytest.mark.chaos
 def test_the_neighbours_runs_take_as_long_as_without_hostile_tools_about(hostile: Cluster) -> None:
     with neighbour_of(hostile) as alone:
-        eventually(lambda: len(alone) >= 400, within=120)
+        eventually(lambda: len(alone) >= 400)
     with neighbour_of(hostile) as beside:
         for name in (*ENDS, *OVERRUNS, *LEAVES, *ANSWERS):
             ended(hostile, submit(hostile, name))

@@ -19,7 +19,7 @@ from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
 from tests.process.watching import celery_events
 from tests.redis_cluster import ON_CLUSTER
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -57,20 +57,20 @@ def published(cluster: Cluster) -> Iterator[list[int]]:
 
 def test_flower_has_each_step_as_a_task_of_its_own(alone: Cluster) -> None:
     def told() -> dict[str, Any]:
-        return dict(httpx.get(f"{alone.stack.flower_url}/api/tasks", params={"limit": 5000}).json())
+        return dict(httpx.get(f"{alone.stack.flower_url}/api/tasks", params={"limit": 5000}, timeout=PATIENCE).json())
 
     # It answers before it listens, and hears nothing of what began earlier.
-    eventually(lambda: alone.ended(alone.submit("echo")) and told(), within=60)
+    eventually(lambda: alone.ended(alone.submit("echo")) and told())
     runs = [alone.submit("tool-99", tools=["calculator"]) for _ in range(4)]
     for run_id in runs:
-        assert alone.ended(run_id, within=60).status == "completed"
+        assert alone.ended(run_id).status == "completed"
     expected = {f"{run_id}:{step}:1" for run_id in runs for step in range(1, 101)}
 
     def shown() -> dict[str, Any]:
         tasks = {name: task for name, task in told().items() if name.partition(":")[0] in runs}
         return tasks if sum(task["state"] == "SUCCESS" for task in tasks.values()) >= len(expected) else {}
 
-    tasks = eventually(shown, within=30)
+    tasks = eventually(shown)
     assert tasks.keys() == expected
     for task_id, task in tasks.items():
         assert task["name"] == "palaver.model_step"
@@ -133,7 +133,7 @@ def test_beside_a_crowd_that_waits_nobody_goes_on(cluster: Cluster, crowd: int) 
     runs = [cluster.submit("tool-4", tools=["calculator"]) for _ in range(crowd)]
     with published(cluster) as deliveries, one_more(cluster, "worker", options=("-c", "4")):
         for run_id in runs:
-            assert cluster.ended(run_id, within=60).status == "completed"
+            assert cluster.ended(run_id).status == "completed"
     # All but those of the last runs, behind whom nobody waits.
     assert sum(deliveries) > (crowd - 20) * 4
 
@@ -149,9 +149,9 @@ def test_a_worker_that_drains_goes_on_with_nothing(cluster: Cluster) -> None:
     run_id = cluster.submit("tool-90+rate-100", tools=["calculator"])
     cluster.saw(run_id, "step.started", step="5")
     leaving = cluster.terminate("worker")
-    eventually(lambda: not leaving.running, within=30)
+    eventually(lambda: not leaving.running)
     cluster.start("worker")
-    assert cluster.ended(run_id, within=60).status == "completed"
+    assert cluster.ended(run_id).status == "completed"
     # Each step once, and not all of them while the worker was about to leave.
     by_worker = Counter(cluster.tries(run_id))
     assert by_worker.total() == 91
@@ -163,6 +163,6 @@ def test_killed_between_two_steps_it_loses_none(cluster: Cluster) -> None:
     cluster.saw(run_id, "step.started", step="7")
     cluster.children("worker")[0].kill(signal.SIGKILL)
     cluster.start("worker")
-    run = cluster.ended(run_id, within=30)
+    run = cluster.ended(run_id)
     assert (run.status, run.step, run.usage.tool_calls) == ("completed", 61, 60)
     assert len(set(cluster.tries(run_id))) == 2

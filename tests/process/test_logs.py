@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.process.cluster import Cluster
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -61,7 +61,7 @@ def test_each_request_is_logged_with_its_id(cluster: Cluster) -> None:
 
 def test_json_says_what_a_line_is_about(json_cluster: Cluster) -> None:
     url = json_cluster.stack.url
-    assert httpx.get(f"{url}/v1/runs", headers={"X-Request-Id": "find-me-124"}).status_code == 401
+    assert httpx.get(f"{url}/v1/runs", headers={"X-Request-Id": "find-me-124"}, timeout=PATIENCE).status_code == 401
     run_id = json_cluster.submit("tool-1", tools=["fail"])
     assert json_cluster.ended(run_id).status == "completed"
     failed = json_cluster.ended(json_cluster.submit("401"))
@@ -99,7 +99,7 @@ def test_json_has_no_secrets_and_no_content(json_cluster: Cluster) -> None:
 def test_the_last_lines_are_json_too(json_cluster: Cluster) -> None:
     for role in ROLES:
         ending = json_cluster.terminate(role)
-        eventually(lambda ending=ending: not ending.running, within=30)  # type: ignore[misc]
+        eventually(lambda ending=ending: not ending.running)  # type: ignore[misc]
     assert any("shutdown" in each["message"] for each in _records(json_cluster, "worker"))
     for role in ROLES:
         assert _records(json_cluster, role), role

@@ -132,7 +132,7 @@ def test_a_worker_that_dies_while_it_condenses_loses_nothing(cluster: Cluster) -
     for number in (2, 3):
         cluster.ended(ask(cluster, number, first.conversation_id, model=model))
     run_id = ask(cluster, 4, first.conversation_id, model=model)
-    eventually(lambda: any(summary for summary, _ in purposes(cluster.model_calls(run_id))), within=10)
+    eventually(lambda: any(summary for summary, _ in purposes(cluster.model_calls(run_id))))
     cluster.start("worker")
     cluster.kill("worker", cluster.holder(run_id))
     run = cluster.ended(run_id)
@@ -154,8 +154,8 @@ def test_a_cancel_reaches_the_summary(cluster: Cluster) -> None:
     for number in (2, 3):
         cluster.ended(ask(cluster, number, first.conversation_id))
     run_id = ask(cluster, 4, first.conversation_id, model="say-5+ttft-3000+window-2000")
-    eventually(lambda: any(summary for summary, _ in purposes(cluster.model_calls(run_id))), within=10)
+    eventually(lambda: any(summary for summary, _ in purposes(cluster.model_calls(run_id))))
     cluster.cancel(run_id)
-    run = cluster.ended(run_id, within=2)
+    run = cluster.ended(run_id)
     assert (run.status, run.usage.model_calls) == ("cancelled", 2)
     assert cluster.ended(ask(cluster, 5, first.conversation_id)).status == "completed"

@@ -91,7 +91,7 @@ def test_who_asks_is_told_what_it_thinks(cluster: Cluster) -> None:
 def test_another_provider_goes_on_in_the_middle_of_a_tool_loop(cluster: Cluster, first: str, then: str) -> None:
     """Each gets the calls with ids that it takes, and nothing that only the other one understands."""
     agent = {"fallbacks": [then], "retry": FALL_BACK}
-    run = cluster.ended(cluster.submit(first, tools=TOOLS, agent=agent), within=30)
+    run = cluster.ended(cluster.submit(first, tools=TOOLS, agent=agent))
     assert (run.status, run.model) == ("completed", then), run.error
     assert statuses(cluster, run.id) == [200, 200, 503, 200, 200, 200]
     if "deepseek" not in first:
@@ -105,7 +105,7 @@ def test_another_provider_goes_on_in_the_middle_of_a_tool_loop(cluster: Cluster,
 def test_another_model_of_the_same_provider_is_not_sent_what_it_did_not_think(cluster: Cluster) -> None:
     first, then = "claude/steps-1-2-1+reasoning+503@3", "claude/steps-1-2-1+reasoning-3"
     agent = {"fallbacks": [then], "retry": FALL_BACK}
-    run = cluster.ended(cluster.submit(first, tools=TOOLS, agent=agent), within=30)
+    run = cluster.ended(cluster.submit(first, tools=TOOLS, agent=agent))
     assert (run.status, run.model) == ("completed", then), run.error
 
 
@@ -148,7 +148,7 @@ def test_an_answer_that_outgrows_the_window_is_withdrawn_and_asked_for_again(clu
     before = cluster.ended(cluster.submit("claude/say-3", "x" * 8000))
     model, question = "claude/echo+reasoning+rate-1000+room-3000", "w " * 900
     agent = {"stream": streamed}
-    run = cluster.ended(cluster.submit(model, question, conversation_id=before.conversation_id, agent=agent), within=30)
+    run = cluster.ended(cluster.submit(model, question, conversation_id=before.conversation_id, agent=agent))
     assert (run.status, run.output) == ("completed", f"echo: {question}"), run.error
     events = cluster.events(run.id)
     (retrying,) = [event.data for event in events if event.type == "run.retrying"]

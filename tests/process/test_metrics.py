@@ -14,7 +14,7 @@ from tests.checkers.sums import check_sums, counted, since
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.redis_cluster import ON_CLUSTER
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -62,7 +62,7 @@ def test_the_sums_are_those_of_the_runs(cluster: Cluster) -> None:
     assert sum(number for (provider, _), number in counts["palaver_cost_usd_total"].items() if provider == "priced") > 0
     assert sum(counts["palaver_unpriced_steps_total"].values()) > 0
     wanted = ended + Counter({"completed": 4, "failed": 1, "cancelled": 1})
-    eventually(lambda: _finished(_scrape(cluster)[1]) == wanted, within=30)
+    eventually(lambda: _finished(_scrape(cluster)[1]) == wanted)
     text, metrics = _scrape(cluster)
     assert "CANARY" not in text
     for run_id in cluster.submitted:
@@ -87,6 +87,6 @@ def test_promtool_finds_no_fault(cluster: Cluster) -> None:
     cluster.ended(cluster.submit("tool-2+use-each", tools=["calculator"]))
     text, _ = _scrape(cluster)
     checked = subprocess.run(
-        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
+        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

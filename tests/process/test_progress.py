@@ -86,7 +86,7 @@ def stands_still(file: Path) -> None:
         looks.append(file.stat().st_mtime_ns)
         return len(looks) > 150 and len(set(looks[-150:])) == 1
 
-    eventually(still, within=60, why="it goes on telling of progress")
+    eventually(still, why="it goes on telling of progress")
 
 
 @pytest.mark.parametrize("role", ["worker", "tools"])

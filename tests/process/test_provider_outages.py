@@ -15,14 +15,12 @@ from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
 from tests.process.failing_provider import FailingProvider
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
 INTERVAL = 1.0
 """Seconds between two probes."""
-ON_THE_WIRE = 2.0
-"""Seconds after the outage was seen in which calls that had begun may still fail."""
 CROWD = 50
 HASTY = {"retry": {"rules": {"provider_error": {"attempts": 5, "first": 0.1}}}}
 
@@ -52,7 +50,7 @@ def outages(cluster: Cluster) -> Any:
 
 def seen(cluster: Cluster) -> Any:
     """The outage, once it is known."""
-    (outage,) = eventually(partial(outages, cluster), within=30)
+    (outage,) = eventually(partial(outages, cluster))
     return outage
 
 
@@ -67,16 +65,28 @@ def waiting(cluster: Cluster, run_id: str) -> bool:
     return waits is not None and (waits.reason, waits.code) == ("provider_cooldown", "outage")
 
 
-def all_completed(cluster: Cluster, runs: Sequence[str], within: float = 120) -> list[Run]:
+def all_completed(cluster: Cluster, runs: Sequence[str], within: float = PATIENCE) -> list[Run]:
     ended = [cluster.ended(run_id, within=within) for run_id in runs]
     assert {run.status for run in ended} == {"completed"}, [run.error for run in ended if run.error][:3]
     return ended
 
 
+def settled(cluster: Cluster, runs: Sequence[str]) -> float:
+    """When each of the runs has ended or waits: from then on, in an outage, a call is a probe."""
+
+    def settles(run_id: str) -> bool:
+        run = cluster.run(run_id)
+        return run.status.terminal or run.waiting is not None
+
+    for run_id in runs:
+        eventually(partial(settles, run_id))
+    return time.monotonic()
+
+
 def hardly_anybody_asked(provider: FailingProvider, since: float, until: float) -> None:
-    """One an interval in the whole fleet."""
-    probes = [at for at, _ in provider.failed if since + ON_THE_WIRE < at < until]
-    assert len(probes) <= (until - since - ON_THE_WIRE) / INTERVAL + 1, f"{len(probes)} calls"
+    """One an interval in the whole fleet, and one that was on its way when the first of them came."""
+    probes = [at for at, _ in provider.failed if since < at < until]
+    assert len(probes) <= (until - since) / INTERVAL + 2, f"{len(probes)} calls"
 
 
 @pytest.mark.parametrize("status", [503, *(pytest.param(other, marks=pytest.mark.chaos) for other in (500, None))])
@@ -86,11 +96,11 @@ def test_a_crowd_waits_until_its_provider_is_back(
     cluster.start("worker")
     provider.status = status
     runs = [cluster.submit("busy/tool-2", tools=["calculator"]) for _ in range(CROWD // 2)]
-    eventually(lambda: len(provider.passed) > CROWD / 4, within=60)
+    eventually(lambda: len(provider.passed) > CROWD / 4)
     provider.out = True
     runs += [cluster.submit("busy/tool-2", tools=["calculator"]) for _ in range(CROWD - len(runs))]
     outage = seen(cluster)
-    begun = time.monotonic()
+    begun = settled(cluster, runs)
     others = [cluster.submit("fake/tool-1", tools=["calculator"]) for _ in range(20)]
     all_completed(cluster, others)
     lasts(5)
@@ -98,7 +108,7 @@ def test_a_crowd_waits_until_its_provider_is_back(
     # Of the same model: another one's first call would be made, if only that one is out.
     late = cluster.submit("busy/tool-2", tools=["calculator"])
     if status is None:
-        eventually(partial(waiting, cluster, late), within=10)
+        eventually(partial(waiting, cluster, late))
         assert outage["model"] is None
         assert outage["error_class"] == "connection"
     else:
@@ -120,11 +130,11 @@ def test_a_provider_that_flaps_is_not_overrun(cluster: Cluster, provider: Failin
     runs = [cluster.submit("busy/tool-2", tools=["calculator"]) for _ in range(60)]
     for left in (20, 20, None):
         seen(cluster)
-        begun = time.monotonic()
-        lasts(ON_THE_WIRE + 3)
+        begun = settled(cluster, runs)
+        lasts(3)
         hardly_anybody_asked(provider, begun, time.monotonic())
         provider.goes_out_after, provider.out = left, False
-        eventually(lambda: not outages(cluster) or provider.out, within=60)
+        eventually(lambda: not outages(cluster) or provider.out)
     all_completed(cluster, runs)
 
 
@@ -132,11 +142,11 @@ def test_a_model_that_is_out_holds_up_nobody_who_asks_another_one(cluster: Clust
     provider.models = {"tool-2"}
     runs = [cluster.submit("busy/tool-2", tools=["calculator"]) for _ in range(30)]
     assert seen(cluster)["model"] == "tool-2"
-    begun = time.monotonic()
+    begun = settled(cluster, runs)
     all_completed(cluster, [cluster.submit("busy/tool-1", tools=["calculator"]) for _ in range(30)])
     (outage,) = outages(cluster)
     assert outage["model"] == "tool-2"
-    lasts(ON_THE_WIRE + 2)
+    lasts(2)
     hardly_anybody_asked(provider, begun, time.monotonic())
     provider.models = set()
     all_completed(cluster, runs)
@@ -145,7 +155,7 @@ def test_a_model_that_is_out_holds_up_nobody_who_asks_another_one(cluster: Clust
 def test_one_run_alone_waits_out_a_restart(cluster: Cluster) -> None:
     # Nobody listens at first.
     run_id = cluster.submit("busy/echo")
-    eventually(partial(waiting, cluster, run_id), within=60)
+    eventually(partial(waiting, cluster, run_id))
     waits = cluster.run(run_id).waiting
     assert waits is None or waits.error_class == "connection"
     event = cluster.saw(run_id, "run.waiting", code="outage")
@@ -157,10 +167,10 @@ def test_one_run_alone_waits_out_a_restart(cluster: Cluster) -> None:
 def test_one_run_alone_outlives_answers_of_500(cluster: Cluster, provider: FailingProvider) -> None:
     provider.out, provider.status = True, 500
     run_id = cluster.submit("busy/tool-1", agent=HASTY)
-    event = cluster.saw(run_id, "run.waiting", code="outage", within=60)
+    event = cluster.saw(run_id, "run.waiting", code="outage")
     assert event.data["error"]["class"] == "provider_error"
     assert outages(cluster) == []
-    eventually(lambda: len(provider.failed) > 6, within=60)
+    eventually(lambda: len(provider.failed) > 6)
     provider.out = False
     all_completed(cluster, [run_id])
 
@@ -170,9 +180,9 @@ def test_a_request_that_always_fails_uses_its_own_attempts_and_holds_up_nobody(
 ) -> None:
     provider.poison = "drop of poison"
     poison = cluster.submit("busy/echo", "a drop of poison", agent=HASTY)
-    eventually(lambda: len(provider.failed) > 1, within=60)
-    all_completed(cluster, [cluster.submit("busy/echo")], within=10)
-    run = cluster.ended(poison, within=60)
+    eventually(lambda: len(provider.failed) > 1)
+    all_completed(cluster, [cluster.submit("busy/echo")])
+    run = cluster.ended(poison)
     assert run.status == "failed"
     assert run.error is not None
     assert (run.error["attempt"] or 0) >= 5
@@ -184,7 +194,7 @@ def test_patience_has_an_end_and_says_so(cluster: Cluster, provider: FailingProv
     provider.out = True
     hurried = cluster.submit("busy/echo", agent={"retry": {"patience": 3}})
     others = [cluster.submit("busy/echo") for _ in range(5)]
-    run = cluster.ended(hurried, within=60)
+    run = cluster.ended(hurried)
     assert run.status == "failed"
     assert run.error is not None
     assert (run.error["class"], run.error["code"], run.error["user_action"]) == ("provider_error", "busy.down", "wait")
@@ -215,7 +225,7 @@ def test_whoever_waits_can_be_cancelled_and_paused_at_once(cluster: Cluster, pro
     provider.out = True
     runs = [cluster.submit("busy/echo") for _ in range(8)]
     for run_id in runs:
-        eventually(partial(waiting, cluster, run_id), within=30)
+        eventually(partial(waiting, cluster, run_id))
     cluster.cancel(runs[-1])
     assert cluster.ended(runs[-1]).status == "cancelled"
     assert cluster.put(runs[-2], {"type": "pause"})
@@ -237,12 +247,12 @@ def test_a_probe_whose_worker_is_killed_is_made_by_another(cluster: Cluster, pro
     provider.out = False
     gate = provider_keys.of_gate("busy/hang-1+echo")
     with cluster.redis() as server:
-        call = eventually(lambda: server.hget(gate.outage, "prober") if provider.passed else None, within=30)
+        call = eventually(lambda: server.hget(gate.outage, "prober") if provider.passed else None)
         assert isinstance(call, bytes)
         prober = call.decode().split("/")[1]
     cluster.kill("worker", cluster.holder(prober))
     cluster.start("worker")
-    eventually(lambda: len(provider.passed) > 1, within=60, why="another one probes")
+    eventually(lambda: len(provider.passed) > 1, why="another one probes")
     for run_id in runs:
         cluster.cancel(run_id)
 
@@ -258,7 +268,7 @@ def test_workers_that_are_killed_in_an_outage_lose_no_run_and_ask_no_oftener(
         cluster.start("worker")
     runs = [cluster.submit("busy/tool-1", tools=["calculator"]) for _ in range(100)]
     seen(cluster)
-    begun = time.monotonic()
+    begun = settled(cluster, runs)
     for _ in range(kills):
         cluster.kill("worker", chance.randrange(len(cluster.stack.pids("worker"))))
         cluster.start("worker")
@@ -277,10 +287,10 @@ def test_a_restart_of_redis_in_an_outage_changes_nothing(cluster: Cluster, provi
     seen(cluster)
     cluster.kill("redis")
     cluster.start("redis")
-    eventually(lambda: cluster.http.get("/v1/queues").status_code == 200, within=30)
-    eventually(partial(outages, cluster), within=30)
-    begun = time.monotonic()
-    lasts(ON_THE_WIRE + 3)
+    eventually(lambda: cluster.http.get("/v1/queues").status_code == 200)
+    eventually(partial(outages, cluster))
+    begun = settled(cluster, runs)
+    lasts(3)
     hardly_anybody_asked(provider, begun, time.monotonic())
     provider.out = False
     all_completed(cluster, runs)

@@ -102,10 +102,8 @@ def test_a_run_with_tools_and_a_cancel(cluster: Cluster) -> None:
     long = cluster.submit("say-400+rate-20")
     cluster.saw(long, "message.delta")
     cluster.cancel(long)
-    stopped = cluster.ended(long)
-    assert stopped.cancel is not None
-    assert stopped.cancel.stopped_ms is not None
-    assert stopped.cancel.stopped_ms < 500
+    assert cluster.ended(long).status == "cancelled"
+    assert cluster.outcomes(long) == ["disconnected"]
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"
         assert len(cluster.model_calls(run_id)) == 4
@@ -119,7 +117,7 @@ def test_a_broker_that_refuses_a_worker_is_a_line_a_second(cluster: Cluster, rig
     worker = another(cluster, "worker", "refused", PALAVER_BROKER_URL=re.sub(right, wrong, server(cluster).url))
     worker.start()
     try:
-        eventually(lambda: worker.output.count("refuses this process") >= 5, within=60)
+        eventually(lambda: worker.output.count("refuses this process") >= 5)
         lines = worker.output.splitlines()
         said = [line for line in lines if "refuses this process" in line]
         assert all("ACCESS_REFUSED" in line or "NOT_ALLOWED" in line for line in said)
@@ -131,7 +129,7 @@ def test_a_broker_that_refuses_a_worker_is_a_line_a_second(cluster: Cluster, rig
             queues = cluster.http.get("/v1/queues").json()["data"]
             return any("login" in each["refused"] for queue in queues for each in queue["refused"])
 
-        eventually(named, within=30, why="nobody names the worker that is refused")
+        eventually(named, why="nobody names the worker that is refused")
         assert "login" in cluster.http.get("/readyz").text
         assert cluster.ended(cluster.submit("echo")).status == "completed"
     finally:
@@ -169,7 +167,7 @@ def test_the_broker_dies_with_everything_in_flight(cluster: Cluster) -> None:
         eventually(lambda: publisher.depth("spare") == 1, why="it went into the connection that was closed")
     cluster.broker.take("spare")
     for run_id in (*runs, during, long):
-        assert cluster.ended(run_id, within=60).status == "completed"
+        assert cluster.ended(run_id).status == "completed"
     assert len(cluster.model_calls(long)) == 1
     assert cluster.stack.pids("worker") + cluster.stack.pids("tools") == workers
 
@@ -183,7 +181,7 @@ def test_the_broker_hangs_for_a_while(cluster: Cluster) -> None:
     eventually(lambda: time.monotonic() >= until)
     server(cluster).resume()
     for run_id in (*runs, during):
-        assert cluster.ended(run_id, within=60).status == "completed"
+        assert cluster.ended(run_id).status == "completed"
 
 
 def test_lost_and_doubled_deliveries(cluster: Cluster) -> None:
@@ -217,7 +215,7 @@ def test_no_message_ends_a_worker_or_stays_in_it(cluster: Cluster, queue: str) -
         for what, make in {**HOSTILE, **HARMLESS}.items():
             for _ in range(3):
                 channel.basic_publish(as_amqp(channel, make(queue)), exchange="", routing_key=queue)
-            eventually(lambda: not cluster.broker.depth(queue), within=30, why=f"{what} is taken")
+            eventually(lambda: not cluster.broker.depth(queue), why=f"{what} is taken")
             assert workers(cluster) == known, what
         for message in commands().values():
             channel.basic_publish(as_amqp(channel, message), exchange="celery.pidbox")
@@ -229,7 +227,7 @@ def test_no_message_ends_a_worker_or_stays_in_it(cluster: Cluster, queue: str) -
     assert "caused a channel exception" not in server(cluster).log[said:]
     assert workers(cluster) == known
     # A delivery is acknowledged behind the end of its step.
-    eventually(cluster.broker.empty, within=30)
+    eventually(cluster.broker.empty)
     for pid, bytes_before in before.items():
         assert resident(pid) - bytes_before < SPARE
     said_little(cluster, "worker" if queue == "model" else queue)
@@ -300,7 +298,7 @@ def test_tasks_of_an_application_on_a_broker_that_restarts(
         (stopped,) = every.under_way(["celery"])
         cluster.cancel(stopped.run_id)
         assert cluster.ended(stopped.run_id).status == "cancelled"
-        eventually(lambda: every.lines()[f"left {stopped.key}"], within=30)
+        eventually(lambda: every.lines()[f"left {stopped.key}"])
         (waited_for,) = every.under_way(["celery"])
         cluster.kill("tools")
         # It writes acknowledgements late: one that is killed may deliver again what a worker has begun.
@@ -327,14 +325,14 @@ def test_a_step_takes_longer_than_rabbitmq_waits(
         bench.saw("begin long")
         until = time.monotonic() + 2 * PATIENCE
         refused = "delivery acknowledgement on channel"
-        eventually(lambda: time.monotonic() >= until or refused in impatient.log[known:], within=30)
+        eventually(lambda: time.monotonic() >= until or refused in impatient.log[known:])
         assert (refused in impatient.log[known:]) == closed
         bench.open()
         bench.saw("end long")
         bench.send("nap", 0, "after")
         bench.saw("end after")
         worker.terminate()
-        assert exit_code(worker, within=20) == 0
+        assert exit_code(worker) == 0
     assert ("onnection to broker lost" in bench.tail()) == closed
     assert "Couldn't ack" not in bench.tail()
     # What came over a channel that is closed is not acknowledged on the next one.

@@ -26,7 +26,7 @@ from tests.process.capped import capped
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.otlp import LATE, Receiver
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -75,7 +75,7 @@ def kill_at_random(
     port = zygotes["api"].environment["PALAVER_API_PORT"]
     try:
         victims = {zygotes[line].child(): line for line, count in VICTIMS.items() for _ in range(count)}
-        with httpx.Client(base_url=f"http://{HOST}:{port}", trust_env=False) as door:
+        with httpx.Client(base_url=f"http://{HOST}:{port}", trust_env=False, timeout=PATIENCE) as door:
             traffic = Traffic(cluster, chance, door, aimed=False)
             for done in range(0, kills, ROUND):
                 # The second is of a child that starts as its worker dies.

@@ -11,7 +11,7 @@ import pytest
 
 from palaver.schemas.models import Run
 from palaver.store.redis import keys, provider_keys
-from palaver.store.redis.cluster.client import HOME, PATIENCE
+from palaver.store.redis.cluster.client import HOME
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
 from palaver.vocabulary.ids import MAX_SHARDS, all_shards, shard_of
 from tests.process.cluster import Cluster
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
 
 def whole(cluster: Cluster, run_id: str) -> Run:
-    run = cluster.ended(run_id, within=90)
+    run = cluster.ended(run_id)
     assert run.status == "completed", run
     return run
 
@@ -36,7 +36,7 @@ def test_no_promise_is_lost_with_masters_that_are_killed(tmp_path: Path) -> None
             begun += [promised(cluster) for _ in range(10)]
             lost.kill()
             # While nobody has its slots, and while the one that has them has no replica, nothing is promised there.
-            eventually(partial(has_another_master, masters, slot, lost), within=20)
+            eventually(partial(has_another_master, masters, slot, lost))
             lost.start()
             begun += [promised(cluster) for _ in range(5)]
 
@@ -48,7 +48,7 @@ def test_no_promise_is_lost_with_masters_that_are_killed(tmp_path: Path) -> None
 def promised(cluster: Cluster) -> str:
     """A run whose submit is sent again under its key until it is answered: what a client does."""
     body, key = cluster.body("tool-5", tools=["record"]), f"key-{len(cluster.submitted)}"
-    return eventually(lambda: cluster.post(body, key), within=60)
+    return eventually(lambda: cluster.post(body, key))
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -68,9 +68,9 @@ def test_a_master_without_a_replica_stops_its_own_runs_alone(tmp_path: Path, num
             if there[shard_of(run_id)]:
                 whole(cluster, run_id)
         for run_id in waits:
-            eventually(partial(is_said_to_be_away, cluster, run_id), within=PATIENCE + 10)
+            eventually(partial(is_said_to_be_away, cluster, run_id))
         # Each process knows by now, or at the first that it is asked.
-        eventually(lambda: cluster.submit("tool-2", tools=["record"]), within=PATIENCE + 10)
+        eventually(lambda: cluster.submit("tool-2", tools=["record"]))
         later = [cluster.submit("tool-2", tools=["record"]) for _ in range(30)]
         assert all(there[shard_of(run_id)] for run_id in later)
         for run_id in later:
@@ -92,7 +92,7 @@ def test_a_master_without_a_replica_stops_its_own_runs_alone(tmp_path: Path, num
         for run_id in waits:
             whole(cluster, run_id)
         assert {len(cluster.tool_starts(run_id)) for run_id in begun} == {20}
-        eventually(lambda: "Palaver-Incomplete" not in cluster.http.get("/v1/runs").headers, within=20)
+        eventually(lambda: "Palaver-Incomplete" not in cluster.http.get("/v1/runs").headers)
 
 
 def test_the_master_that_has_what_all_share_is_waited_for(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_the_master_that_has_what_all_share_is_waited_for(tmp_path: Path) -> Non
         begun = [cluster.submit("tool-20", tools=["record"]) for _ in range(10)]
         lost.kill()
 
-        eventually(lambda: cluster.http.get("/readyz").status_code == 200, within=PATIENCE + 10)
-        later = [eventually(lambda: cluster.submit("tool-2", tools=["record"]), within=30) for _ in range(10)]
+        eventually(lambda: cluster.http.get("/readyz").status_code == 200)
+        later = [eventually(lambda: cluster.submit("tool-2", tools=["record"])) for _ in range(10)]
         assert cluster.http.get("/readyz").status_code == 200
         lost.start()
         for run_id in (*begun, *later):

@@ -64,7 +64,7 @@ def restart(cluster: Cluster, restarts: int) -> None:
             load.go_on(chance.uniform(0.3, 1.2))
             end(cluster, chance, ("term", "kill", "power")[number % 3], load)
         for run_id in load.acknowledged:
-            assert cluster.ended(run_id, within=90).status == "completed"
+            assert cluster.ended(run_id).status == "completed"
         checks.check(cluster)
         record("redis restarted", seed=seed, counts={"restarts": now, "runs": len(load.acknowledged)})
         cluster.submitted.clear()
@@ -80,7 +80,7 @@ def end(cluster: Cluster, chance: random.Random, way: str, load: Load) -> None:
         return
     if way == "term":
         cluster.stack.kill("redis", 0, signal.SIGTERM)
-        eventually(lambda: not cluster.stack.pids("redis"), within=30, why="Redis does not end")
+        eventually(lambda: not cluster.stack.pids("redis"), why="Redis does not end")
     else:
         cluster.kill("redis")
     load.go_on(chance.uniform(0.0, 0.3))
@@ -138,14 +138,14 @@ def test_a_store_that_came_back_emptier_is_told(shipped: Cluster) -> None:
     with shipped.redis() as server:
         # Both have looked since.
         looks = server.info("commandstats")["cmdstat_hmget"]["calls"]
-        eventually(lambda: server.info("commandstats")["cmdstat_hmget"]["calls"] > looks + 4, within=30)
+        eventually(lambda: server.info("commandstats")["cmdstat_hmget"]["calls"] > looks + 4)
     shipped.kill("redis")
     shutil.rmtree(shipped.stack.data_dir / "redis" / "appendonlydir")
     shipped.start("redis")
-    lost = eventually(lambda: shipped.http.get("/readyz").json().get("store_rewound"), within=30)
+    lost = eventually(lambda: shipped.http.get("/readyz").json().get("store_rewound"))
     assert lost["replaced"]
     assert lost["runs"] >= 5
     for role in ("api", "worker"):
-        eventually(lambda role=role: "the store lost data" in shipped.new_log(role), within=30)  # type: ignore[misc]
+        eventually(lambda role=role: "the store lost data" in shipped.new_log(role))  # type: ignore[misc]
     shipped.submitted.clear()
     assert shipped.ended(shipped.submit("echo")).status == "completed"

@@ -25,7 +25,7 @@ from palaver.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.process.warm import cold_starts
 from tests.processes import gone
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -49,7 +49,7 @@ def refused(role: str, *options: str, interpreter: tuple[str, ...] = (), **envir
         env={**clean, "PALAVER_FLOWER_OPEN": "true", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
@@ -260,7 +260,7 @@ def test_without_a_redis_the_api_says_that_it_is_not_ready_until_there_is_one(tm
     port = free_port()
     with begun("api", f"redis://{HOST}:{port}/0", tmp_path) as child:
         with httpx.Client(base_url=child.environment["PALAVER_URL"], trust_env=False, timeout=30) as client:
-            eventually(lambda: accepts(client.base_url.port or 0), within=30)
+            eventually(lambda: accepts(client.base_url.port or 0))
             assert client.get("/healthz").status_code == 200
             unready, refused = client.get("/readyz"), client.post("/v1/runs", json=BODY)
             assert (unready.status_code, unready.json()["detail"]) == (503, "The store does not answer.")

@@ -40,7 +40,7 @@ def test_a_submit_that_accepts_a_stream_gets_the_events_at_once(cluster: Cluster
 def test_tool_calls_of_one_turn_run_side_by_side(cluster: Cluster) -> None:
     run_id = cluster.submit("parallel-4", '[[args {"seconds": 30}]]', tools=["record_idempotent"])
     # None of them has ended by then.
-    eventually(lambda: len(cluster.tool_starts(run_id)) == 4, within=20)
+    eventually(lambda: len(cluster.tool_starts(run_id)) == 4)
     cluster.cancel(run_id)
     assert cluster.ended(run_id).status == "cancelled"
 

@@ -11,6 +11,7 @@ import pytest
 from palaver import Palaver
 from tests.pages import ROOT, blocks
 from tests.process.cluster import Cluster
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -23,7 +24,7 @@ def test_the_first_example_prints_both_answers(cluster: Cluster) -> None:
         env={**os.environ, "PALAVER_URL": cluster.stack.url},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -126,7 +126,7 @@ def make_runs(cluster: Cluster) -> dict[str, str]:
     cluster.start("worker")
     runs |= {"killed": long, "cancelled": stopped}
     for run_id in runs.values():
-        cluster.ended(run_id, within=40)
+        cluster.ended(run_id)
     return runs
 
 

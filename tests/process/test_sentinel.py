@@ -17,7 +17,7 @@ from tests.process.test_role_commands import refused
 from tests.process.test_tls import certificate  # noqa: F401  # a fixture
 from tests.sentinels import PASSWORD, SentinelGroup, client_of
 from tests.tls import tls_of
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -43,8 +43,8 @@ def followed(group: SentinelGroup, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_flower_counts_what_waits_at_the_primary(followed: Cluster) -> None:
     run = followed.ended(followed.submit("tool-2", tools=["record"]))
     assert (run.status, run.usage.tool_calls) == ("completed", 2)
-    with closing(httpx.Client(base_url=followed.stack.flower_url, trust_env=False)) as flower:
-        eventually(lambda: "model.recovered" in (page := flower.get("/broker")).text and page.is_success, within=30)
+    with closing(httpx.Client(base_url=followed.stack.flower_url, trust_env=False, timeout=PATIENCE)) as flower:
+        eventually(lambda: "model.recovered" in (page := flower.get("/broker")).text and page.is_success)
         assert PASSWORD not in flower.get("/broker").text, "the address of the broker, with a password"
 
 
@@ -126,7 +126,7 @@ def test_sentinels_with_an_unknown_certificate_are_not_asked(certificate: Path) 
 def _more(clients: Clients) -> None:
     """Wait for some more promises."""
     some = len(clients.promised)
-    eventually(lambda: len(clients.promised) >= some + 5, within=60)
+    eventually(lambda: len(clients.promised) >= some + 5)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def _all_end(cluster: Cluster, begun: list[str], within: float) -> None:
 def test_who_is_gone_leaves_no_shard_behind(tmp_path: Path, gone: signal.Signals) -> None:
     with RedisCluster() as masters, on(masters, tmp_path) as cluster:
         cluster.start("worker")
-        eventually(lambda: len(_sharing(masters)) == 2, within=20)
+        eventually(lambda: len(_sharing(masters)) == 2)
         lost = cluster.stack.pids("worker")[0]
         os.kill(lost, gone)
         try:
@@ -73,7 +73,7 @@ def test_who_is_gone_leaves_no_shard_behind(tmp_path: Path, gone: signal.Signals
 
 def test_a_hint_that_is_lost_makes_a_run_wait_for_a_round(tmp_path: Path) -> None:
     with RedisCluster() as masters, on(masters, tmp_path) as cluster:
-        eventually(lambda: len(_sharing(masters)) == 1, within=20)
+        eventually(lambda: len(_sharing(masters)) == 1)
         begun = _undelivered(masters, 10, marked=False)
         with masters.whole() as server:
             server.delete(fleet_keys.BUSY)

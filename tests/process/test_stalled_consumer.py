@@ -18,8 +18,6 @@ pytestmark = pytest.mark.process
 NOTICED = "nothing came for"
 """RabbitMQ counts what it has sent and nobody has read among what is worked on: there heartbeats tell, or the next
 question that has an answer reads what is there."""
-WITHIN = 60.0 if ON_RABBITMQ else 20.0
-"""Seconds: two heartbeats and more, or a look at the queue."""
 
 
 def stall(worker: ChildCommand) -> None:
@@ -36,7 +34,7 @@ def test_a_stalled_worker_connects_again(cluster: Cluster, line: str) -> None:
         assert cluster.ended(cluster.submit("tool-1", tools=["record"])).status == "completed"
         stall(worker)
         run_id = cluster.submit("tool-1", tools=["record"])
-        assert cluster.ended(run_id, within=WITHIN).status == "completed"
+        assert cluster.ended(run_id).status == "completed"
         assert ON_RABBITMQ or NOTICED in worker.output
         assert worker.running
 
@@ -48,9 +46,9 @@ def test_a_stalled_worker_keeps_what_it_works_on(cluster: Cluster) -> None:
         cluster.saw(long, "message.delta")
         stall(worker)
         short = cluster.submit("echo")
-        assert cluster.ended(short, within=WITHIN).status == "completed"
+        assert cluster.ended(short).status == "completed"
         assert ON_RABBITMQ or NOTICED in worker.output
-        assert cluster.ended(long, within=WITHIN).status == "completed"
+        assert cluster.ended(long).status == "completed"
         assert len(cluster.model_calls(long)) == 1
 
 
@@ -63,7 +61,7 @@ def test_an_idle_worker_and_a_full_one_are_not_stalled(cluster: Cluster) -> None
         eventually(lambda: time.monotonic() >= until)
         runs = [cluster.submit("parallel-6", '[[args {"seconds": 2}]]', tools=["record"]) for _ in range(2)]
         for run_id in runs:
-            assert cluster.ended(run_id, within=30).status == "completed"
+            assert cluster.ended(run_id).status == "completed"
         assert NOTICED not in worker.output
 
 

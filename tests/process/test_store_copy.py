@@ -50,16 +50,16 @@ def test_a_store_moves_to_a_cluster_and_back(
         with fleet(tmp_path / "old", old.url, old.url, SHARDS) as before:
             over = [before.submit("echo", f"number {number}") for number in range(5)]
             for run_id in over:
-                before.ended(run_id, within=60)
+                before.ended(run_id)
             # Most of it, so that the copy while they run is over before they are.
             bulk = copy(old.url, masters.url, "--ahead")
             assert bulk.status == 0, bulk.said
             begun = [before.submit(f"tool-{CALLS}+ttft-{seconds}000", tools=["record"]) for _ in range(runs)]
-            eventually(partial(has_begun, before, runs), within=120)
+            eventually(partial(has_begun, before, runs))
             ahead = copy(old.url, masters.url, "--ahead")
             assert ahead.status == 0, ahead.said
             assert 0 < ahead.receipt["written"] < bulk.receipt["keys"], ahead.receipt
-            eventually(before.tool_ledger, within=120)
+            eventually(before.tool_ledger)
             refused = copy(old.url, masters.url)
             assert refused.status == 2, refused
             assert "the source is in use by workers" in refused.said
@@ -67,7 +67,7 @@ def test_a_store_moves_to_a_cluster_and_back(
             under_way = unfinished(old.url)
             assert under_way > 0, (refused, ahead)
             # Of what was killed, a report may still be there.
-            final = eventually(partial(whole, old.url, masters.url), within=60)
+            final = eventually(partial(whole, old.url, masters.url))
             calls = started(before)
         assert final.receipt["left"].keys() >= {"_kombu"}
         compared = everything(masters.url)
@@ -88,7 +88,7 @@ def test_a_store_moves_to_a_cluster_and_back(
             assert max(calls.values()) == 1, "a tool was called twice"
             if not killed:
                 assert len(calls) == len(begun) * CALLS
-            back = eventually(partial(whole, masters.url, old.url), within=60)
+            back = eventually(partial(whole, masters.url, old.url))
             assert everything(masters.url) == everything(old.url)
             print(f"back {back.receipt}")
 
@@ -97,7 +97,7 @@ def test_a_store_moves_to_a_cluster_and_back(
                 assert again.goes_on(begun[0])
                 assert again.run(begun[-1]).status == "completed"
                 stop(again, killed=False)
-            eventually(lambda: "the target is ahead of the source" in copy(masters.url, old.url).said, within=60)
+            eventually(lambda: "the target is ahead of the source" in copy(masters.url, old.url).said)
 
 
 def fleet(folder: Path, store: str, broker: str, shards: int) -> Cluster:
@@ -149,7 +149,7 @@ def test_a_copy_that_is_killed_anywhere_is_begun_again() -> None:
                 # records there.
                 many = len(there) if number % 2 else chance.randrange(len(there))
                 with closing(connected(target.url)) as client:
-                    eventually(partial(is_at, client, many, copying), within=60, every=0.003)
+                    eventually(partial(is_at, client, many, copying), every=0.003)
                 copying.kill()
                 said, _ = copying.communicate()
             cut += not said

@@ -21,7 +21,7 @@ from tests.redis_cluster import RedisCluster
 from tests.sentinels import SERVICE, SentinelGroup
 from tests.store_copies import command, connected, copy, everything, fill
 from tests.tls import tls_of
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 __all__ = ["certificate"]
 pytestmark = pytest.mark.process
@@ -117,13 +117,13 @@ def test_a_failover_meanwhile_makes_the_copy_none(
         words, environment = command(source, target)
         with subprocess.Popen(words, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True) as copying:
             with closing(connected(written)) as client:
-                eventually(lambda: client.dbsize() > 100, within=60, every=0.001)
+                eventually(lambda: client.dbsize() > 100, every=0.001)
             still.pause()
             try:
                 group.fail_over()
             finally:
                 still.resume()
-            _, said = copying.communicate(timeout=60)
+            _, said = copying.communicate(timeout=PATIENCE)
         took_over = f"another server took over at the {role}, or one was restarted: begin again"
         # Sentinels that are late with the new one.
         away = f"the {role} does not answer"

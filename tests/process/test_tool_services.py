@@ -141,13 +141,13 @@ def test_a_service_that_is_away_is_waited_for_and_each_call_is_taken_once(cluste
     cluster.start("tools")
     shop.close()
     runs = [cluster.submit("parallel-2", tools=["order"]) for _ in range(6)]
-    eventually(lambda: any(waits_for(cluster, run_id) == "shop:outage" for run_id in runs), within=30)
+    eventually(lambda: any(waits_for(cluster, run_id) == "shop:outage" for run_id in runs))
     # Others go on meanwhile.
     other = cluster.submit("tool-1", tools=["record"])
     assert cluster.ended(other).status == "completed"
     shop.open()
     for run_id in runs:
-        assert cluster.ended(run_id, within=90).status == "completed"
+        assert cluster.ended(run_id).status == "completed"
         results = [each.data for each in cluster.events(run_id) if each.type == "tool.finished"]
         assert [each["message"]["content"] for each in results] == ["ordered"] * 2
     assert list(shop.taken.values()) == [1] * 12
@@ -174,9 +174,7 @@ def test_a_tool_that_declares_nothing_is_started_once(cluster: Cluster, shop: Sh
 def test_a_call_that_waits_for_its_service_is_cancelled_at_once(cluster: Cluster, shop: Shop) -> None:
     shop.close()
     runs = [cluster.submit("tool-1", tools=["order"]) for _ in range(6)]
-    waiting = eventually(
-        lambda: next((run_id for run_id in runs if waits_for(cluster, run_id) == "shop:outage"), None), within=30
-    )
+    waiting = eventually(lambda: next((run_id for run_id in runs if waits_for(cluster, run_id) == "shop:outage"), None))
     assert waiting is not None
     for run_id in runs:
         cluster.http.post(f"/v1/runs/{run_id}/cancel")

@@ -79,11 +79,11 @@ def test_a_tool_that_holds_the_interpreter_loses_its_process(cluster: Cluster) -
     """No Python code of the process runs any more, not even what keeps its lease: its parent does that, as long as the
     tool has time."""
     cluster.expect_traceback("WorkerLostError")
-    run = cluster.ended(cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["frozen"]), within=LEASE + 4)
+    run = cluster.ended(cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["frozen"]))
     assert (run.status, told(cluster, run.id)) == ("completed", ["tool_timeout"])
     (start,) = cluster.tool_starts(run.id)
     cluster.ended(cluster.submit("tool-1", tools=["record"]))
-    eventually(lambda: start["pid"] not in cluster.children_of("tools"), within=5, why="the process lives on")
+    eventually(lambda: start["pid"] not in cluster.children_of("tools"), why="the process lives on")
 
 
 def test_a_tool_may_hold_the_interpreter_for_as_long_as_it_has_time(cluster: Cluster) -> None:
@@ -99,7 +99,7 @@ def test_a_tool_that_holds_the_interpreter_does_not_outlive_a_cancel_for_long(cl
     (start,) = eventually(lambda: cluster.tool_starts(run_id))
     assert cluster.cancel(run_id) in (200, 202)
     assert cluster.ended(run_id).status == "cancelled"
-    eventually(lambda: start["pid"] not in cluster.children_of("tools"), within=10, why="the process lives on")
+    eventually(lambda: start["pid"] not in cluster.children_of("tools"), why="the process lives on")
 
 
 def test_a_tool_that_kills_its_process_is_not_started_again(cluster: Cluster) -> None:

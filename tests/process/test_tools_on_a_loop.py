@@ -84,7 +84,7 @@ def test_a_call_that_ends_each_worker_fails_its_run_and_the_calls_beside_it_are_
             looped.start("tools")
         return looped.run(poison).status.terminal
 
-    eventually(has_ended, within=180)
+    eventually(has_ended)
     run = looped.run(poison)
     assert run.error is not None
     assert (run.status, run.error["class"]) == ("failed", "worker_lost")
@@ -130,7 +130,7 @@ def test_a_worker_that_is_told_to_stop_lets_calls_finish_and_hands_the_others_ba
     begun(looped, short)
     begun(looped, long)
     worker = looped.terminate("tools")
-    eventually(lambda: not worker.running, within=30)
+    eventually(lambda: not worker.running)
     looped.start("tools")
     assert looped.ended(short).status == looped.ended(long).status == "completed"
     assert told(looped, short) == [""]
@@ -175,7 +175,7 @@ def test_a_worker_whose_loop_is_held_up_ends_and_what_it_did_is_never_done_again
     begun(looped, beside)
     run_id = looped.submit("tool-1", tools=["freeze_async"])
     begun(looped, run_id)
-    eventually(lambda: not worker.running, within=60)
+    eventually(lambda: not worker.running)
     looped.expect_traceback("Timeout")
     looped.start("tools")
     for each in (beside, run_id):

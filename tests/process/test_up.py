@@ -120,4 +120,4 @@ def test_what_has_ended_is_started_again_and_all_of_it_ends_when_it_is_killed(up
     eventually(lambda: log.read_text().count("Ready to accept") == 2, why="redis runs again")
     pids = up.pids
     up.process.kill()
-    eventually(lambda: all(gone(pid) for pid in pids), within=30, why="no process of the stack is left")
+    eventually(lambda: all(gone(pid) for pid in pids), why="no process of the stack is left")

@@ -31,7 +31,7 @@ from palaver.stack.ports import VARIABLES
 from palaver.version import __version__
 from tests.pages import ROOT
 from tests.processes import gone
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -180,7 +180,9 @@ def test_a_run_outlives_its_worker_and_ctrl_c_leaves_nothing(
 
     said = run(environment / "palaver", "run", "hello", "-m", "fake/tool-1", "-t", "greet", "--url", url, cwd=tmp_path)
     assert "← greet Hello, " in said
-    assert httpx.get(f"{url}/openhands/health", trust_env=False).status_code == 200, "a dialect by its entry point"
+    assert httpx.get(f"{url}/openhands/health", trust_env=False, timeout=PATIENCE).status_code == 200, (
+        "a dialect by its entry point"
+    )
 
     with Palaver(url) as client:
         run_id = client.submit("Tell me a story.", model="fake/tokens-60+rate-20").id

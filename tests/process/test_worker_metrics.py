@@ -18,7 +18,7 @@ from palaver.stack.child import ChildCommand
 from palaver.stack.plan import COMMANDS
 from palaver.stack.ports import HOST, free_port
 from tests.process.cluster import Cluster
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -39,7 +39,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Cl
 
 
 def _count(port: int, name: str, **labels: str) -> float:
-    answer = httpx.get(f"http://{HOST}:{port}/metrics", trust_env=False)
+    answer = httpx.get(f"http://{HOST}:{port}/metrics", trust_env=False, timeout=PATIENCE)
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     return sum(
         sample.value
@@ -80,8 +80,8 @@ def test_a_cancel_is_timed(measured: Cluster, port: int) -> None:
 
 
 def test_nothing_else_is_there_and_slow_askers_hold_nobody_up_for_long(measured: Cluster, port: int) -> None:
-    assert httpx.get(f"http://{HOST}:{port}/", trust_env=False).status_code == 404
-    assert httpx.post(f"http://{HOST}:{port}/metrics", trust_env=False).status_code == 501
+    assert httpx.get(f"http://{HOST}:{port}/", trust_env=False, timeout=PATIENCE).status_code == 404
+    assert httpx.post(f"http://{HOST}:{port}/metrics", trust_env=False, timeout=PATIENCE).status_code == 501
     with socket.create_connection((HOST, port)) as silent:
         silent.sendall(b"GET /metrics HTTP/1.1\r\n")
         assert httpx.get(f"http://{HOST}:{port}/metrics", trust_env=False, timeout=20).status_code == 200

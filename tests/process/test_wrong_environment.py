@@ -95,7 +95,7 @@ def test_a_model_worker_without_a_key_fails_no_run(keyed: Cluster) -> None:
         assert "KEYED_KEY is not set: this worker leaves the provider keyed to others" in poor.output
         eventually(lambda: _lacking(keyed) == [["key:KEYED_KEY"]])
         run_ids = [keyed.submit("keyed/echo", f"run {number}") for number in range(MANY)]
-        runs = [keyed.ended(run_id, within=60) for run_id in run_ids]
+        runs = [keyed.ended(run_id) for run_id in run_ids]
         # What it can do it does.
         assert keyed.ended(keyed.submit("echo")).status == "completed"
     assert {run.status for run in runs} == {"completed"}
@@ -106,11 +106,11 @@ def test_a_worker_whose_key_is_refused_fails_no_run_that_another_can_do(keyed: C
     locked = Locked(keyed.stack.model_url).listening(keyed.busy_port)
     with locked, one_more(keyed, "worker", KEYED_KEY="wrong"):
         run_ids = [keyed.submit("locked/echo", f"run {number}") for number in range(50)]
-        assert {keyed.ended(run_id, within=60).status for run_id in run_ids} == {"completed"}
+        assert {keyed.ended(run_id).status for run_id in run_ids} == {"completed"}
         eventually(lambda: _lacking(keyed) == [["refused_key:locked"]])
         assert _waits(keyed, run_ids) == {"refused_key:locked"}, "the worker with the wrong key took none of them"
         keyed.kill("worker")
-        run = keyed.ended(keyed.submit("locked/echo"), within=60)
+        run = keyed.ended(keyed.submit("locked/echo"))
         assert run.status == "failed"
         assert run.error is not None
         assert run.error["class"] == "authentication"
@@ -120,7 +120,7 @@ def test_a_worker_whose_key_is_refused_fails_no_run_that_another_can_do(keyed: C
 def test_a_tools_worker_without_a_tool_tells_no_model_so(keyed: Cluster) -> None:
     with one_more(keyed, "tools", PALAVER_TOOLS="", PALAVER_INLINE_TOOLS=""):
         run_ids = [keyed.submit("tool-1", tools=["record"]) for _ in range(MANY)]
-        assert {keyed.ended(run_id, within=60).status for run_id in run_ids} == {"completed"}
+        assert {keyed.ended(run_id).status for run_id in run_ids} == {"completed"}
     for run_id in run_ids:
         (finished,) = (event for event in keyed.events(run_id) if event.type == "tool.finished")
         assert finished.data.get("error") is None, finished.data
@@ -140,8 +140,8 @@ def test_a_deployment_that_adds_a_tool_rolls_without_a_failure(keyed: Cluster) -
         for line in ("worker", "tools"):
             keyed.terminate(line)
         run_ids += [keyed.submit("tool-3", asked, tools=["look_up"]) for _ in range(20)]
-        assert {keyed.ended(run_id, within=60).status for run_id in run_ids} == {"completed"}
-        eventually(lambda: not any(child.running for child in old), within=90)
+        assert {keyed.ended(run_id).status for run_id in run_ids} == {"completed"}
+        eventually(lambda: not any(child.running for child in old))
     for run_id in run_ids:
         events = keyed.events(run_id)
         assert not any(event.type == "tool.finished" and event.data.get("error") for event in events)
@@ -155,12 +155,12 @@ def test_what_no_worker_has_is_waited_for_and_said(keyed: Cluster, lacked: str, 
     with one_more(keyed, "worker", **environment):
         run_id = keyed.submit("keyed/echo")
         keyed.saw(run_id, "run.waiting", reason="no_worker", code=code)
-        eventually(lambda: _lacked(keyed) == [(code, 1, run_id)], within=20, every=0.02)
-        waiting = eventually(lambda: keyed.run(run_id).waiting, within=20, every=0.02)
+        eventually(lambda: _lacked(keyed) == [(code, 1, run_id)], every=0.02)
+        waiting = eventually(lambda: keyed.run(run_id).waiting, every=0.02)
         assert waiting is not None
         assert (waiting.reason, waiting.code) == ("no_worker", code)
         keyed.start("worker")
-        assert keyed.ended(run_id, within=40).status == "completed"
+        assert keyed.ended(run_id).status == "completed"
     assert _lacked(keyed) == []
     assert not any(event.type == "run.retrying" for event in keyed.events(run_id))
 
@@ -171,7 +171,7 @@ def test_after_an_hour_without_a_worker_the_run_fails_and_says_what_was_lacked(k
         run_id = keyed.submit("keyed/echo")
         keyed.saw(run_id, "run.waiting", reason="no_worker")
         _an_hour_passes(keyed, run_id)
-        run = keyed.ended(run_id, within=40)
+        run = keyed.ended(run_id)
         assert run.status == "failed"
         assert run.error is not None
         assert (run.error["class"], run.error["user_action"]) == ("no_worker", "settings")

@@ -32,7 +32,7 @@ def celery_events(broker_url: str, *, workers: int) -> Iterator[list[dict[str, A
             yield seen
         finally:
             receiver.should_stop = True
-            thread.join(10)
+            thread.join()
             app.close()
 
 

@@ -20,7 +20,7 @@ from api.gate import Gate, network_of
 from api.http11 import Http11
 from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import exceeded
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 LARGE = 20_000_000
 """Bytes, more than the kernel keeps for a connection."""
@@ -46,11 +46,11 @@ class Client:
 
     async def status(self) -> bytes:
         """The status of the next answer; empty if there is none."""
-        return (await asyncio.wait_for(self.reader.readline(), 10))[9:12]
+        return (await asyncio.wait_for(self.reader.readline(), PATIENCE))[9:12]
 
     async def rest(self) -> bytes:
         """All that comes until the other side closes."""
-        return await asyncio.wait_for(self.reader.read(), 10)
+        return await asyncio.wait_for(self.reader.read(), PATIENCE)
 
     async def statuses(self) -> list[bytes]:
         """The status of each answer that comes until the other side closes."""
@@ -255,7 +255,7 @@ async def test_who_sends_ahead_is_answered_in_order_and_not_read_meanwhile() -> 
         go.set()
         sizes = list[int]()
         while len(sizes) < 5_000:
-            head = await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), 10)
+            head = await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), PATIENCE)
             sizes.append(int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]))
             assert await client.reader.readexactly(sizes[-1]) == b"a" * sizes[-1]
             assert len(connection.pipeline) <= 1

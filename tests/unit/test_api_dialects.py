@@ -21,6 +21,7 @@ from tests.pages import syntax
 from tests.unit import toy_dialect
 from tests.unit.api_world import BODY, RUN_ID, SETTINGS, LiveRequest, World, assert_problem, world
 from tests.unit.toy_dialect import TOY
+from tests.waiting import PATIENCE
 
 CHORE = {"bot": "fake/echo", "say": "hello"}
 GUARDED = SETTINGS.model_copy(update={"api_keys": Settings(redis_url="redis://x", api_keys="k" * 16).api_keys})
@@ -57,8 +58,8 @@ async def test_it_submits_watches_and_reads() -> None:
         lease = await api.claim(run)
         await api.say(lease, "Hel", "lo")
         await api.finish(run, "Hello", lease=lease)
-        assert (await asyncio.wait_for(waiting, 5)).json() == {**task, "busy": False, "said": "Hello"}
-        await asyncio.wait_for(live.task, 5)
+        assert (await asyncio.wait_for(waiting, PATIENCE)).json() == {**task, "busy": False, "said": "Hello"}
+        await asyncio.wait_for(live.task, PATIENCE)
         lines = [json.loads(line) for line in live.body.splitlines() if line]
         last = (await api.read(run))["last_event_id"]
         assert [line[1:] for line in lines] == [["text", "Hel"], ["text", "lo"], ["end", ""]]

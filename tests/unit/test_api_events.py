@@ -16,7 +16,7 @@ from palaver.config.settings import Settings
 from palaver.steps.leases import Delta
 from palaver.store.reading.events import StoredEvent
 from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 SSE = {"Accept": "text/event-stream"}
 JSON = {"Accept": "application/json"}
@@ -100,7 +100,7 @@ async def test_what_the_model_thinks_is_told_live_and_hidden_live() -> None:
         await api.say(lease, "aloud")
         await plain.until(lambda body: b"aloud" in body)
         await api.finish(run, "aloud", lease=lease)
-        await asyncio.wait_for(asyncio.gather(asked.task, plain.task), 10)
+        await asyncio.wait_for(asyncio.gather(asked.task, plain.task), PATIENCE)
         assert b"secretly" not in plain.body
 
 
@@ -115,7 +115,7 @@ async def test_a_live_stream_shows_events_as_they_come() -> None:
         await live.until(lambda body: b'"text":"Hel"' in body)
         assert not live.over
         await api.finish(run, lease=lease)
-        await asyncio.wait_for(live.task, 5)
+        await asyncio.wait_for(live.task, PATIENCE)
         assert live.over
         assert events_of(live.body.decode())[-1][1] == "run.finished"
         assert await api.watched() == 0
@@ -148,7 +148,7 @@ async def test_a_resume_at_the_newest_event_of_a_live_run_waits_for_the_next() -
         live = LiveRequest(api.app, "GET", f"{run['links']['events']}?after={last}")
         await aeventually(api.watched)
         await api.finish(run)
-        await asyncio.wait_for(live.task, 5)
+        await asyncio.wait_for(live.task, PATIENCE)
         assert next(number for number, _, _ in events_of(live.body.decode())) == str(last + 1)
 
 
@@ -200,7 +200,7 @@ async def test_a_client_that_goes_frees_its_watcher() -> None:
         assert await api.watched() == 1
         for live in streams:
             live.disconnect()
-            await asyncio.wait_for(live.task, 5)
+            await asyncio.wait_for(live.task, PATIENCE)
         assert await api.watched() == 0
 
 
@@ -214,7 +214,7 @@ async def test_a_stream_ends_even_if_what_it_reads_from_swallows_a_cancel() -> N
     live = LiveRequest(EventStream(deaf(), asyncio.Event()), "GET", "/")
     await live.until(lambda body: b"begun" in body)
     live.disconnect()
-    await asyncio.wait_for(live.task, 5)
+    await asyncio.wait_for(live.task, PATIENCE)
     assert live.over
 
 
@@ -224,7 +224,7 @@ async def test_streams_end_when_the_process_is_told_to() -> None:
         live = LiveRequest(api.app, "GET", run["links"]["events"])
         await live.until(lambda body: b"message.created" in body)
         api.app.state.backend.closing.set()
-        await asyncio.wait_for(live.task, 5)
+        await asyncio.wait_for(live.task, PATIENCE)
         assert live.over
         assert b"run.finished" not in live.body
 
@@ -236,7 +236,7 @@ async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> 
         live = LiveRequest(api.app, "GET", run["links"]["events"])
         await live.until(lambda body: body.count(b"\n: keep-alive\n") >= 2)
         await api.finish(run)
-        await asyncio.wait_for(live.task, 5)
+        await asyncio.wait_for(live.task, PATIENCE)
         assert events_of(live.body.decode())[-1][1] == "run.finished"
 
 
@@ -252,7 +252,7 @@ async def test_a_stream_goes_on_when_redis_is_back(monkeypatch: pytest.MonkeyPat
         await live.until(lambda body: body.count(b"\n: keep-alive\n") >= silent + 5)
         api.server.connected = True
         await api.finish(run)
-        await asyncio.wait_for(live.task, 10)
+        await asyncio.wait_for(live.task, PATIENCE)
         numbers = [int(number or 0) for number, _, _ in events_of(live.body.decode())]
         assert numbers == list(range(1, numbers[-1] + 1))
         assert events_of(live.body.decode())[-1][1] == "run.finished"
@@ -288,7 +288,7 @@ async def test_an_event_is_encoded_once_for_all_its_watchers(monkeypatch: pytest
         await api.say(lease, "Hel", "lo")
         await api.finish(run, lease=lease)
         for live in streams:
-            await asyncio.wait_for(live.task, 10)
+            await asyncio.wait_for(live.task, PATIENCE)
         assert len({live.body.partition(b"\n\n")[2] for live in streams}) == 1
         last = (await api.read(run))["last_event_id"]
         # Whether it came live or in a page, of which there are some if the watchers come up at different moments.
@@ -315,7 +315,7 @@ async def test_one_key_does_not_take_all_places_of_watchers() -> None:
         assert "(PALAVER_MAX_WATCHERS)" in refused.json()["detail"]
         await api.finish(run)
         for live in streams:
-            await asyncio.wait_for(live.task, 10)
+            await asyncio.wait_for(live.task, PATIENCE)
         assert not api.store.feeds.watching_for
 
 
@@ -338,7 +338,7 @@ async def test_watchers_beyond_the_limit_are_refused_before_anything_begins() ->
         submitted = await api.client.post("/v1/runs", json=BODY, headers={"Prefer": "wait=30"})
         assert (submitted.status_code, "preference-applied" in submitted.headers) == (202, False)
         streams[0].disconnect()
-        await asyncio.wait_for(streams[0].task, 5)
+        await asyncio.wait_for(streams[0].task, PATIENCE)
         await api.finish(run)
         assert (await api.client.get(run["links"]["events"], headers=SSE)).status_code == 200
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.api_world import AGENT, CONVERSATION_ID, RUN_ID, world
+from tests.waiting import PATIENCE
 
 SEEDS = [
     json.dumps(body).encode()
@@ -160,7 +161,7 @@ async def _send(requests: list[dict[str, Any]]) -> None:
                 built = api.client.build_request(**request)
             except (httpx.InvalidURL, UnicodeEncodeError):
                 continue
-            answer = await asyncio.wait_for(api.client.send(built), 10)
+            answer = await asyncio.wait_for(api.client.send(built), PATIENCE)
             assert answer.status_code < 500, (request, answer.text)
             if answer.status_code >= 400:
                 assert answer.headers["content-type"] == "application/problem+json", request

@@ -32,6 +32,7 @@ from tests.unit.api_world import (
     assert_problem,
     world,
 )
+from tests.waiting import PATIENCE
 
 BODIES = {
     ("POST", "/v1/runs"): BODY,
@@ -226,7 +227,7 @@ async def test_a_redis_that_does_not_answer_is_away_too(
     app = create_app(SETTINGS, store, RecordingPublisher(), {})
     async with server, app.router.lifespan_context(app):
         live = LiveRequest(app, "GET", "/v1/runs")
-        await asyncio.wait_for(live.task, 5)
+        await asyncio.wait_for(live.task, PATIENCE)
         assert live.status == 503
         assert "the store does not answer: it took too long" in caplog.text
         await store.close()
@@ -269,7 +270,7 @@ async def test_a_signal_to_end_is_told_to_who_waits_and_then_to_the_server() -> 
         closing = asyncio.Event()
         with closing_on_signals(closing):
             os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.wait_for(closing.wait(), 5)
+            await asyncio.wait_for(closing.wait(), PATIENCE)
         assert told == [signal.SIGTERM]
         assert signal.getsignal(signal.SIGTERM) is server
     finally:

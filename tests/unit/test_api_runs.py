@@ -15,7 +15,7 @@ from palaver.errors import ErrorClass, Failure
 from palaver.steps.verdicts import GiveUp
 from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.api_world import AGENT, BODY, RUN_ID, World, assert_problem, events_of, world
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 
 async def test_a_submitted_run_is_durable_and_its_first_step_is_published() -> None:
@@ -187,7 +187,7 @@ async def test_waiting_ends_when_the_process_is_told_to() -> None:
         waiting = asyncio.create_task(api.client.get(f"{run['links']['self']}?wait=60"))
         await aeventually(api.watched)
         api.app.state.backend.closing.set()
-        assert (await asyncio.wait_for(waiting, 5)).json()["status"] == "queued"
+        assert (await asyncio.wait_for(waiting, PATIENCE)).json()["status"] == "queued"
 
 
 @pytest.mark.parametrize(

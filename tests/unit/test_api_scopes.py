@@ -28,6 +28,7 @@ from palaver.vocabulary.ids import conversation_id
 from palaver.vocabulary.scopes import SCOPES, Scope
 from tests.unit.api_world import BODY, CONVERSATION_ID, RUN_ID, SETTINGS, WEBHOOK_ID, World, assert_problem, call, world
 from tests.unit.toy_dialect import TOY
+from tests.waiting import PATIENCE
 
 DIALECTS: Final = (*dialects_of(("*",)), TOY)
 CLOSED = SETTINGS.model_copy(update={"require_keys": True})
@@ -96,7 +97,7 @@ async def knock(api: World, path: str, headers: Mapping[str, str]) -> list[Messa
         "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"", "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80), "headers": given, "extensions": {},
     }  # fmt: skip
-    await asyncio.wait_for(api.app(scope, receive, send), 5)
+    await asyncio.wait_for(api.app(scope, receive, send), PATIENCE)
     return said
 
 

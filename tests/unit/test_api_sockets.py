@@ -36,7 +36,7 @@ from palaver.vocabulary.limits import exceeded, limit_of
 from tests.unit.api_world import SETTINGS, World, world
 from tests.unit.test_openhands_api import begin
 from tests.unit.toy_dialect import TOY
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 KEY = "key-of-the-operators"
 GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)
@@ -119,7 +119,7 @@ class Served:
             for each in said:
                 await socket.send(each)
             with suppress(ConnectionClosed):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE):
                     async for _ in socket:
                         pass
         return socket.close_code
@@ -155,7 +155,7 @@ async def test_a_key_comes_in_a_header_in_the_query_or_in_the_first_frame(way: s
     async with serving(GUARDED) as served, served.socket(what, BEARER if way == "header" else None) as socket:
         if way == "frame":
             await socket.send(f'{{"key":"{KEY}"}}')
-        assert await asyncio.wait_for(socket.recv(), 10) == "hello"
+        assert await asyncio.wait_for(socket.recv(), PATIENCE) == "hello"
 
 
 @pytest.mark.parametrize("said", ['{"key":"another"}', '{"key":""}', "{}", "no JSON", '{"key":1}', "[]"])
@@ -173,10 +173,10 @@ async def test_who_says_nothing_is_not_waited_for_long(monkeypatch: pytest.Monke
 async def test_without_keys_a_key_is_ignored() -> None:
     async with serving() as served, served.socket() as socket:
         await socket.send('{"key":"any"}')
-        assert await asyncio.wait_for(socket.recv(), 10) == "hello"
+        assert await asyncio.wait_for(socket.recv(), PATIENCE) == "hello"
         await socket.send('{"key":"any"}')
         pong = await socket.ping()
-        await asyncio.wait_for(pong, 10)
+        await asyncio.wait_for(pong, PATIENCE)
 
 
 @pytest.mark.parametrize(("what", "code"), [("nothing", 4004), ("full", 1013), ("broken", 1011)])
@@ -187,10 +187,10 @@ async def test_what_goes_wrong_has_a_code(what: str, code: int) -> None:
 
 async def test_the_end_of_the_process_is_not_the_end_of_what_is_watched() -> None:
     async with serving() as served, served.socket() as socket:
-        await asyncio.wait_for(socket.recv(), 10)
+        await asyncio.wait_for(socket.recv(), PATIENCE)
         served.api.app.state.backend.closing.set()
         with pytest.raises(ConnectionClosed) as closed:
-            await asyncio.wait_for(socket.recv(), 10)
+            await asyncio.wait_for(socket.recv(), PATIENCE)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1012
 
@@ -219,7 +219,7 @@ async def test_pages_of_others_open_none() -> None:
 async def test_a_socket_keeps_its_place_until_it_ends() -> None:
     async with serving() as served:
         async with served.socket() as socket:
-            await asyncio.wait_for(socket.recv(), 10)
+            await asyncio.wait_for(socket.recv(), PATIENCE)
             assert (served.gate.open, dict(served.gate.heads), dict(served.gate.spare)) == (1, {}, {})
         await aeventually(lambda: served.gate.open == 0)
 
@@ -232,7 +232,7 @@ async def test_sockets_without_a_key_keep_nobody_out(monkeypatch: pytest.MonkeyP
         assert (served.gate.open, len(served.gate.spare)) == (10, 10)
         assert set(served.gate.heads.values()) == {10}
         async with served.socket("hello", BEARER) as socket:
-            assert await asyncio.wait_for(socket.recv(), 10) == "hello"
+            assert await asyncio.wait_for(socket.recv(), PATIENCE) == "hello"
             assert (served.gate.open, len(served.gate.spare)) == (10, 9)
     assert (served.gate.open, dict(served.gate.heads), dict(served.gate.spare)) == (0, {}, {})
 
@@ -244,7 +244,7 @@ async def test_an_address_with_many_sockets_without_a_key_has_less_time(monkeypa
         served.gate.half_open = 1
         async with served.socket(), served.socket("hello", BEARER) as known:
             assert await served.code() == 4001
-            assert await asyncio.wait_for(known.recv(), 10) == "hello"
+            assert await asyncio.wait_for(known.recv(), PATIENCE) == "hello"
     assert exceeded["half_open"] > before
 
 
@@ -253,7 +253,7 @@ async def test_who_is_refused_and_does_not_listen_is_not_waited_for(monkeypatch:
     async with serving(GUARDED) as served, served.raw() as (reader, writer):
         writer.write(_frame(0x81, b"{}"))
         # A close with 4001; the client does not say it again.
-        assert await asyncio.wait_for(reader.read(), 8) == b"\x88\x02\x0f\xa1"
+        assert await asyncio.wait_for(reader.read(), PATIENCE) == b"\x88\x02\x0f\xa1"
 
 
 BROKEN = {
@@ -279,7 +279,7 @@ async def test_what_no_client_sends_closes_the_socket_without_a_traceback(
     caplog.set_level(logging.DEBUG)
     async with serving(settings) as served, served.raw() as (reader, writer):
         writer.write(BROKEN[what])
-        await asyncio.wait_for(reader.read(), 10)
+        await asyncio.wait_for(reader.read(), PATIENCE)
         await aeventually(lambda: served.gate.open == 0)
     assert "Traceback" not in caplog.text
     assert not [each for each in caplog.records if each.levelno > logging.INFO]
@@ -298,7 +298,7 @@ async def test_a_flood_that_nobody_takes_ends_the_connection(first: bytes, then:
     async with serving(GUARDED) as served, served.raw() as (_, writer):
         writer.write(first)
         with suppress(OSError):
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(PATIENCE):
                 while served.gate.open:
                     writer.write(then * 500)
                     await writer.drain()
@@ -319,7 +319,7 @@ async def test_no_key_stands_in_a_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "websockets.client")
     async with serving(GUARDED) as served:
         async with served.socket(f"hello?key={KEY}") as socket:
-            await asyncio.wait_for(socket.recv(), 10)
+            await asyncio.wait_for(socket.recv(), PATIENCE)
         assert await served.code("hello?key=another-secret", None, "{}") == 4001
     assert '"WEBSOCKET /live/hello HTTP/1.1" 101' in caplog.text
     assert KEY not in caplog.text
@@ -391,7 +391,7 @@ async def test_a_query_of_many_fields_brings_no_key() -> None:
     async with serving(GUARDED) as served:
         async with connect(f"{served.url}/openhands/sockets/events/{uuid4()}?{query}", proxy=None) as socket:
             await socket.send("{}")
-            await asyncio.wait_for(socket.wait_closed(), 10)
+            await asyncio.wait_for(socket.wait_closed(), PATIENCE)
         assert socket.close_code == 4001
 
 
@@ -407,10 +407,10 @@ async def test_sockets_that_come_at_once_are_no_more_than_may_watch(monkeypatch:
         url = f"{served.url}/openhands/sockets/events/{(await begin(served.api)).id}"
         async with AsyncExitStack() as stack:
             burst = [await stack.enter_async_context(connect(url, proxy=None)) for _ in range(3)]
-            await asyncio.wait_for(burst[2].wait_closed(), 10)
+            await asyncio.wait_for(burst[2].wait_closed(), PATIENCE)
             assert burst[2].close_code == 1013
             may_look.set()
             for socket in burst[:2]:
-                assert "full_state" in str(await asyncio.wait_for(socket.recv(), 10))
+                assert "full_state" in str(await asyncio.wait_for(socket.recv(), PATIENCE))
             await aeventually(lambda: served.api.store.feeds.watching == 2)
         await aeventually(lambda: served.api.store.feeds.watching == 0)

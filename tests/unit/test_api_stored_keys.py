@@ -20,7 +20,7 @@ from palaver.store.access.api_keys import ApiKeys, KeyGrant, NewKey
 from palaver.vocabulary.ids import conversation_id
 from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import SETTINGS, LiveRequest, World, assert_problem, world
-from tests.waiting import BUSY, aeventually
+from tests.waiting import BUSY, PATIENCE, aeventually
 
 LISTED = "a-key-of-the-environment"
 CLOSED = SETTINGS.model_copy(update={"require_keys": True})
@@ -68,8 +68,9 @@ async def status(api: World, key: str, path: str = "/v1/runs") -> int:
 
 
 async def within_a_second(condition: Callable[[], Awaitable[bool]]) -> None:
+    assert stored_keys.EVERY < stored_keys.TRUSTED < SOON
     began = time.monotonic()
-    await aeventually(condition, within=5)
+    await aeventually(condition)
     assert time.monotonic() - began <= SOON + BUSY
 
 
@@ -163,7 +164,7 @@ async def test_an_expired_key_is_turned_away(api: World) -> None:
     async def refused() -> bool:
         return await status(api, key.key) == 401
 
-    await aeventually(refused, within=3)
+    await aeventually(refused)
 
 
 @pytest.mark.slow
@@ -176,7 +177,7 @@ async def test_two_keys_are_valid_while_one_replaces_the_other(api: World) -> No
     async def replaced() -> bool:
         return [await status(api, old.key), await status(api, new.key)] == [401, 200]
 
-    await aeventually(replaced, within=4)
+    await aeventually(replaced)
 
 
 @pytest.mark.slow
@@ -190,7 +191,7 @@ async def test_a_process_that_cannot_look_does_not_go_on(api: World, monkeypatch
     async def unknown() -> bool:
         return await status(api, key.key, "/openapi.json") == 503
 
-    await aeventually(unknown, within=5)
+    await aeventually(unknown)
     assert time.monotonic() - began <= SOON + stored_keys.EVERY + BUSY
     assert await status(api, key.key, "/healthz") == 200
     assert_problem(await api.client.get("/v1/runs", headers=bearer(new_api_key())), 503, "unavailable")
@@ -199,7 +200,7 @@ async def test_a_process_that_cannot_look_does_not_go_on(api: World, monkeypatch
     async def known() -> bool:
         return await status(api, key.key, "/openapi.json") == 200
 
-    await aeventually(known, within=5)
+    await aeventually(known)
 
 
 @pytest.mark.slow
@@ -237,7 +238,7 @@ async def test_a_stream_ends_with_its_key(api: World, ended_by: str) -> None:
 
         await within_a_second(over)
     else:
-        await aeventually(lambda: stream.over, within=5)
+        await aeventually(lambda: stream.over)
     assert b"run.finished" not in stream.body
     assert not spared.over
     spared.disconnect()
@@ -295,7 +296,7 @@ async def test_a_socket_whose_key_cannot_be_looked_up_may_come_again(api: World)
     key, number = await made(api), UUID(int=7)
     api.server.connected = False
     told, task = await open_socket(api, number, f'{{"type": "auth", "session_api_key": "{key.key}"}}')
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, PATIENCE)
     assert [message["type"] for message in told] == ["websocket.accept", "websocket.close"]
     assert told[-1]["code"] == 1011
     api.server.connected = True
@@ -320,7 +321,7 @@ async def test_a_key_that_was_forgotten_since_it_was_read_is_looked_at_again(api
     await aeventually(lambda: keys._watching is None)
     assert key.record.id not in keys._known
     with keys.held(live):
-        await asyncio.wait_for(live.ended.wait(), 5)
+        await asyncio.wait_for(live.ended.wait(), PATIENCE)
     assert not live.valid
 
 

@@ -216,7 +216,7 @@ async def test_it_ends_by_the_clock_of_the_store_and_its_streams_do(api: World, 
     stream = LiveRequest(api.app, "GET", f"{run['links']['self']}/events", bearer(token))
     await stream.until(lambda body: b"run.created" in body)
     assert (await api.client.get(run["links"]["self"], headers=bearer(token))).status_code == 200
-    await aeventually(lambda: stream.over, within=5)
+    await aeventually(lambda: stream.over)
 
     async def refused() -> dict[str, Any]:
         return assert_problem(await api.client.get(run["links"]["self"], headers=bearer(token)), 401, "invalid_token")

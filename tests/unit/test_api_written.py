@@ -26,7 +26,7 @@ from api.openhands.shared_events import shared_delta
 from api.openhands.state import Generation
 from api.streams import EventStream, Frames, Outlet
 from palaver.store.reading.events import StoredEvent
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 HOST = b"Host: a\r\n"
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -87,7 +87,7 @@ async def answer(address: Any, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(*address)
     writer.write(request)
     heard = b""
-    while piece := await asyncio.wait_for(reader.read(2**20), 5):
+    while piece := await asyncio.wait_for(reader.read(2**20), PATIENCE):
         heard += piece
         if b"Content-Length: 9" in request:
             break

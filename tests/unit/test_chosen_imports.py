@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from tests.pages import ROOT
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -51,7 +52,7 @@ def imported() -> Mapping[tuple[str, str], set[str]]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, "")
     answers = map(json.loads, done.stdout.splitlines())

@@ -20,6 +20,7 @@ import redis.exceptions
 
 from palaver import errors
 from palaver.errors import ErrorClass, Failure, PalaverError, classify, vocabulary
+from tests.waiting import PATIENCE
 
 PIPELINE = "Command # 1 (SET x -BUSY) of pipeline caused error:"
 
@@ -218,7 +219,7 @@ def test_an_exception_without_words_says_its_docstring() -> None:
 @pytest.mark.slow
 def test_the_judge_imports_no_library_it_judges() -> None:
     script = "import sys, palaver.errors; print(*({'redis', 'aiohttp', 'kombu'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout.strip() == ""
 
 

@@ -23,6 +23,7 @@ from tests.scripted_api import (
     run_object,
     stream,
 )
+from tests.waiting import PATIENCE
 
 PAGE = {"data": [run_object("completed", input_preview="What is it?")], "next_cursor": None}
 
@@ -52,7 +53,7 @@ def test_there_is_completion() -> None:
         env={**os.environ, **asked},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert "conversations" in done.stdout.split(), done.stderr
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout

@@ -18,7 +18,7 @@ import pytest
 from palaver.stack.redis_server import RedisServer
 from tests.command_line import EVENTS, RUN, RUNS, TURN
 from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, run_object, stream
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ class Process:
         assert ctypes.CDLL(None).tgkill(pid, other, signal.SIGINT) == 0
 
     def end(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, out.decode(), err.decode()
 
 
@@ -185,6 +185,6 @@ def _in_a_shell(api: ScriptedAPI, command: str, variables: str = "") -> tuple[in
         capture_output=True,
         env={**os.environ, "PALAVER_URL": api.url},
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
     )
     return done.returncode, done.stderr

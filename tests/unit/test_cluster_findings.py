@@ -155,7 +155,7 @@ def test_a_master_at_which_no_script_runs_is_said() -> None:
         def scripts() -> Finding | None:
             return _wrong(cluster.url).get("scripts")
 
-        eventually(lambda: scripts() is not None and len(others) == 2, within=20)
+        eventually(lambda: scripts() is not None and len(others) == 2)
         said = scripts()
     assert said is not None
     assert "does not run a script (" in said.said

@@ -10,6 +10,7 @@ from palaver.secrets import redaction as secrets
 from palaver.secrets.redaction import Secrets, register_secrets
 from palaver.steps.leases import Delta
 from tests.unit.test_tool_context import LEASE
+from tests.waiting import PATIENCE
 from workers.steps import delta_writer
 from workers.steps.answer_stream import AnswerStream
 from workers.steps.delta_writer import DeltaWriter
@@ -94,7 +95,7 @@ async def test_the_more_streams_the_longer_is_gathered_whoever_says_something_fi
         expected = len(shown.deltas) + len(saying)
         for buffer in saying:
             buffer.show("word ", "")
-        found.append(await asyncio.wait_for(rests.get(), 30))
+        found.append(await asyncio.wait_for(rests.get(), PATIENCE))
         go_on.release()
         while len(shown.deltas) < expected:
             await sleep(0)

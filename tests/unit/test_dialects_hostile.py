@@ -19,6 +19,7 @@ from tests.unit.api_world import AGENT, World, call
 from tests.unit.mcp_host import MODERN, PREFIX, WITH_TASKS, publish
 from tests.unit.openai_world import served
 from tests.unit.test_api_actions_below import call_agent
+from tests.waiting import PATIENCE
 
 VALUES: Final[Sequence[Any]] = (None, True, -1, 1.5, "", "\x00", [], {}, [None], {"a": [None]})
 GIF: Final = "data:image/gif;base64,R0lGODlhAQABAAAAACw="
@@ -172,7 +173,7 @@ async def _sent(address: str, url: str, body: Any) -> tuple[int, bytes]:
     if "tasks/update" in str(body):
         lines += [f"mcp-protocol-version: {MODERN}", "mcp-method: tasks/update"]
     host, port = address.removeprefix("http://").split(":")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_connection(host, int(port))
         try:
             writer.write("\r\n".join([f"POST {url} HTTP/1.1", f"host: {host}", *lines, "", ""]).encode() + content)

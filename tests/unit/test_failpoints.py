@@ -13,6 +13,7 @@ import pytest
 from palaver.errors import ConfigurationError
 from palaver.processes.failpoints import POINTS, Failpoints
 from tests.pages import ROOT
+from tests.waiting import PATIENCE
 
 CODE = """
 from palaver.processes.failpoints import failpoint
@@ -29,7 +30,7 @@ def run(specs: str, ledger: Path) -> tuple[int, str]:
         capture_output=True,
         text=True,
         start_new_session=True,
-        timeout=30,
+        timeout=PATIENCE,
     )
     return found.returncode, found.stdout
 
@@ -74,7 +75,7 @@ def test_a_process_may_be_armed_anew(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
     )
     assert (found.returncode, found.stdout.split()) == (-signal.SIGKILL, ["1", "2"])
     assert (tmp_path / "ledger").read_text().startswith("step.settled kill ")

@@ -14,6 +14,7 @@ from palaver.fake_provider.apis import APIS
 from tests.model_server import ModelServer
 from tests.model_server.judge import read
 from tests.pages import ROOT
+from tests.waiting import PATIENCE
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 UNANSWERED: dict[str, dict[str, Any]] = {
@@ -44,10 +45,10 @@ UNANSWERED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", [api.path for api in APIS])
 def test_a_history_that_a_judge_refuses_is_answered_without_one(path: str) -> None:
     with FakeProvider.running() as provider:
-        answer = httpx.post(f"{provider.url}{path}", json=UNANSWERED[path])
+        answer = httpx.post(f"{provider.url}{path}", json=UNANSWERED[path], timeout=PATIENCE)
         assert (answer.status_code, "echo: hi" in answer.text) == (200, True)
     with ModelServer.running() as server:
-        assert httpx.post(f"{server.url}{path}", json=UNANSWERED[path]).status_code == 400
+        assert httpx.post(f"{server.url}{path}", json=UNANSWERED[path], timeout=PATIENCE).status_code == 400
 
 
 @pytest.mark.parametrize("path", [api.path for api in APIS])
@@ -58,16 +59,19 @@ def test_a_history_that_a_judge_refuses_is_answered_without_one(path: str) -> No
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_and_breaks_nothing(path: str, body: bytes) -> None:
     with FakeProvider.running() as provider:
-        assert httpx.post(f"{provider.url}{path}", content=body).status_code == 400
-        assert httpx.post(f"{provider.url}{path}", json=UNANSWERED[path]).status_code == 200
+        assert httpx.post(f"{provider.url}{path}", content=body, timeout=PATIENCE).status_code == 400
+        assert httpx.post(f"{provider.url}{path}", json=UNANSWERED[path], timeout=PATIENCE).status_code == 200
 
 
 def test_tries_are_counted_without_a_ledger() -> None:
     body = {"model": "echo+429-1", "messages": [{"role": "user", "content": "hi"}]}
     with FakeProvider.running() as provider:
-        statuses = [httpx.post(f"{provider.base_url}/chat/completions", json=body).status_code for _ in range(3)]
+        statuses = [
+            httpx.post(f"{provider.base_url}/chat/completions", json=body, timeout=PATIENCE).status_code
+            for _ in range(3)
+        ]
         assert statuses == [429, 200, 200]
-        assert httpx.get(f"{provider.url}/ledger").status_code == 404
+        assert httpx.get(f"{provider.url}/ledger", timeout=PATIENCE).status_code == 404
 
 
 def test_a_conversation_has_one_digest_whichever_api_it_comes_by() -> None:

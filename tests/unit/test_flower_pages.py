@@ -10,6 +10,7 @@ import pytest
 
 from palaver.delivery.deliveries import QUEUE_NAMES
 from tests.pages import ROOT
+from tests.waiting import PATIENCE
 
 _SHOW = """
 from types import SimpleNamespace
@@ -48,7 +49,7 @@ def _printed(program: str) -> list[str]:
         env={**os.environ, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from tests.pages import ROOT
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -53,7 +54,7 @@ def test_it_imports_nothing_needless(roles: str) -> None:
         env={**clean, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     for role, modules in zip(roles.split(), done.stdout.splitlines(), strict=True):

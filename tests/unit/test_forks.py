@@ -15,6 +15,7 @@ import pytest
 
 from tests import forks
 from tests.pages import ROOT
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.process
 
@@ -79,7 +80,7 @@ def _run(folder: Path, *options: str, **files: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=subprocess.STDOUT,
-            timeout=120,
+            timeout=PATIENCE,
         )
     return f"{(folder / 'printed').read_text()}exit {done.returncode}"
 

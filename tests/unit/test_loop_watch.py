@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 pytestmark = pytest.mark.process
 
 PROGRAM = """
@@ -24,7 +26,9 @@ asyncio.run(main())
 
 def play(holds: str, patience: float) -> subprocess.CompletedProcess[str]:
     program = PROGRAM.replace("PATIENCE", str(patience)).replace("HOLDS", holds)
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
 def test_code_that_keeps_pythons_lock_ends_its_process() -> None:

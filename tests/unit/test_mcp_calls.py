@@ -21,6 +21,7 @@ from palaver.secrets.redaction import redact
 from palaver.tools import ToolContext
 from tests.unit.mcp_server import Behaviour, McpServer, Message, answer, error, event, says, serving, stream, tool
 from tests.unit.mcp_tools import opened_at
+from tests.waiting import PATIENCE
 
 UNKNOWN = "it may or may not have taken effect"
 PNG = base64.b64encode(b"\x89PNG and more").decode()
@@ -341,17 +342,17 @@ async def test_a_call_that_takes_too_long_ends_at_both_ends(behaviour: Behaviour
         failure = await tools.failure("t")
         assert type(failure) is ToolTimeout
         assert str(failure) == f"s__t took longer than 0.3 s: {UNKNOWN}"
-        await asyncio.wait_for(server.dropped.wait(), 10)
+        await asyncio.wait_for(server.dropped.wait(), PATIENCE)
 
 
 async def test_a_cancelled_call_lets_the_server_stop(tmp_path: Path) -> None:
     async with serving(McpServer({"t": _never})) as server, opened_at(tmp_path, server) as tools:
         task = asyncio.create_task(tools.call("t"))
-        await asyncio.wait_for(server.called.wait(), 10)
+        await asyncio.wait_for(server.called.wait(), PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.dropped.wait(), 10)
+        await asyncio.wait_for(server.dropped.wait(), PATIENCE)
 
 
 async def test_the_request_says_who_asks_and_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

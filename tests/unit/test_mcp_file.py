@@ -13,6 +13,7 @@ from palaver.config.settings import settings
 from palaver.errors import ConfigurationError
 from tests.pages import ROOT
 from tests.unit.mcp_server import McpServer, serving, tool
+from tests.waiting import PATIENCE
 from workers.commands import tool_sources
 from workers.sources.guests import declared_sources
 from workers.sources.mcp import KIND
@@ -133,7 +134,7 @@ print(*sys.modules)
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=True,
         )
         modules = done.stdout.split()

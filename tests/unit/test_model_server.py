@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.model_server import LedgerEntry, ModelServer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 CALCULATOR = {
     "type": "function",
@@ -293,7 +293,10 @@ def test_models_are_listed_and_work(client: Client) -> None:
 
 
 def test_only_the_right_key_is_let_in() -> None:
-    with ModelServer.running(api_key="sesame") as server, httpx.Client(base_url=server.base_url) as http:
+    with (
+        ModelServer.running(api_key="sesame") as server,
+        httpx.Client(base_url=server.base_url, timeout=PATIENCE) as http,
+    ):
         wrong = http.post("/chat/completions", json=hello("echo"), headers={"Authorization": "Bearer x"})
         assert wrong.json()["error"]["code"] == "invalid_api_key"
         assert http.get("/models").status_code == 401

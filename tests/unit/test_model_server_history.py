@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.model_server import ModelServer
+from tests.waiting import PATIENCE
 
 USER = {"role": "user", "content": "go"}
 CACHED = {"type": "text", "text": "go", "cache_control": {"type": "ephemeral"}}
@@ -26,7 +27,7 @@ def result(call_id: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[httpx.Client]:
-    with ModelServer.running() as server, httpx.Client(base_url=server.base_url) as client:
+    with ModelServer.running() as server, httpx.Client(base_url=server.base_url, timeout=PATIENCE) as client:
         yield client
 
 
@@ -85,7 +86,7 @@ def test_broken_histories_are_refused(http: httpx.Client, messages: Any, said: s
 
 
 def test_breakpoints_are_in_the_ledger_and_change_nothing_else() -> None:
-    with ModelServer.running() as server, httpx.Client(base_url=server.base_url) as client:
+    with ModelServer.running() as server, httpx.Client(base_url=server.base_url, timeout=PATIENCE) as client:
         for last in (USER, {"role": "user", "content": [CACHED]}):
             assert post(client, [USER, PLAIN, last]).json()["choices"][0]["message"]["content"] == "echo: go"
         without, cached = server.ledger()

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.model_server import ModelServer, read_ledger
-from tests.waiting import aeventually, eventually
+from tests.waiting import PATIENCE, aeventually, eventually
 
 PROMPT = 0.5
 """Seconds within which a disconnect must be seen; alone on a machine it takes less than 0.01."""
@@ -85,7 +85,7 @@ async def test_a_disconnect_is_seen_at_once(
 
 
 async def test_a_server_that_stops_blames_no_client() -> None:
-    async with ModelServer() as server, httpx.AsyncClient(base_url=server.base_url) as http:
+    async with ModelServer() as server, httpx.AsyncClient(base_url=server.base_url, timeout=PATIENCE) as http:
         asked = asyncio.ensure_future(http.post("/chat/completions", json=chat("hang")))
         await aeventually(lambda: server.ledger(outcome="open"), why="the request arrives")
         await server.__aexit__(None, None, None)
@@ -133,11 +133,11 @@ def test_the_file_outlives_a_killed_server(tmp_path: Path) -> None:
         assert first.stdout is not None
         base_url = first.stdout.readline().removeprefix("listening on ").strip()
         try:
-            answered = httpx.post(f"{base_url}/chat/completions", json=chat("429-2"))
+            answered = httpx.post(f"{base_url}/chat/completions", json=chat("429-2"), timeout=PATIENCE)
             with pytest.raises(httpx.ReadTimeout):
                 httpx.post(f"{base_url}/chat/completions", json=chat("stall"), timeout=0.2)
             eventually(lambda: read_ledger(ledger)[-1].ended_at, why="the disconnect is in the file")
-            with httpx.stream("POST", f"{base_url}/chat/completions", json=chat("stall")):
+            with httpx.stream("POST", f"{base_url}/chat/completions", json=chat("stall"), timeout=PATIENCE):
                 first.send_signal(signal.SIGKILL)
         finally:
             first.kill()
@@ -146,7 +146,9 @@ def test_the_file_outlives_a_killed_server(tmp_path: Path) -> None:
     ledger.write_bytes(ledger.read_bytes() + b'{"event":"sta')
 
     with ModelServer.running(ledger=ledger) as server:
-        again = [httpx.post(f"{server.base_url}/chat/completions", json=chat("429-2")) for _ in range(2)]
+        again = [
+            httpx.post(f"{server.base_url}/chat/completions", json=chat("429-2"), timeout=PATIENCE) for _ in range(2)
+        ]
     assert [response.status_code for response in again] == [429, 200]
     assert [(entry.n, entry.attempt) for entry in server.ledger()] == [(4, 2), (5, 3)]
     assert [entry.n for entry in read_ledger(ledger)] == [1, 2, 3, 4, 5]
@@ -160,7 +162,7 @@ def test_the_process_ends_when_told_to() -> None:
         try:
             assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
             process.terminate()
-            assert process.wait(timeout=10) == 0
+            assert process.wait(timeout=PATIENCE) == 0
         finally:
             process.kill()
 

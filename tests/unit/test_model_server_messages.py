@@ -15,6 +15,7 @@ import pytest
 
 from tests.model_server import ModelServer
 from tests.unit.test_model_server import ledger_of
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     import anthropic
@@ -202,10 +203,10 @@ def test_what_does_not_is_refused(client: anthropic.Anthropic, name: str) -> Non
 )
 def test_fields_that_are_not_as_they_have_to_be(server: ModelServer, change: dict[str, Any], says: str) -> None:
     body = {name: value for name, value in asked(**change).items() if value is not None}
-    answer = httpx.post(f"{server.base_url}/messages", json=body, headers=HEADERS)
+    answer = httpx.post(f"{server.base_url}/messages", json=body, headers=HEADERS, timeout=PATIENCE)
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
     assert says in answer.json()["error"]["message"]
-    assert httpx.post(f"{server.base_url}/messages", json=asked()).status_code == 400  # no version
+    assert httpx.post(f"{server.base_url}/messages", json=asked(), timeout=PATIENCE).status_code == 400  # no version
 
 
 def test_a_fifth_breakpoint_is_refused(server: ModelServer) -> None:
@@ -218,10 +219,14 @@ def test_a_fifth_breakpoint_is_refused(server: ModelServer) -> None:
             f"{server.base_url}/messages",
             json=asked(messages=[{"role": "user", "content": content}], **others),
             headers=HEADERS,
+            timeout=PATIENCE,
         )
         assert answer.status_code == status, answer.text
     usage = httpx.post(
-        f"{server.base_url}/messages", json=asked(messages=[{"role": "user", "content": texts}]), headers=HEADERS
+        f"{server.base_url}/messages",
+        json=asked(messages=[{"role": "user", "content": texts}]),
+        headers=HEADERS,
+        timeout=PATIENCE,
     ).json()["usage"]
     assert usage["cache_read_input_tokens"] > usage["cache_creation_input_tokens"] > 0
 
@@ -259,17 +264,21 @@ def test_how_long_to_wait_is_said_in_headers(server: ModelServer) -> None:
     for model, name, value in (("echo+429-*-7", "retry-after", "7"), ("echo+429ms-*-70", "retry-after-ms", "70")):
         for path, headers in (("messages", HEADERS), ("chat/completions", {})):
             body = asked(model=model) if headers else {"model": model, "messages": asked()["messages"]}
-            answer = httpx.post(f"{server.base_url}/{path}", json=body, headers=headers)
+            answer = httpx.post(f"{server.base_url}/{path}", json=body, headers=headers, timeout=PATIENCE)
             assert (answer.status_code, answer.headers[name]) == (429, value)
 
 
 def test_both_apis_have_one_ledger() -> None:
     with ModelServer.running(api_key="k") as server:
         chat = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
-        httpx.post(f"{server.base_url}/chat/completions", json=chat, headers={"Authorization": "Bearer k"})
+        httpx.post(
+            f"{server.base_url}/chat/completions", json=chat, headers={"Authorization": "Bearer k"}, timeout=PATIENCE
+        )
         body, run = asked(model="echo+500-1"), {"x-palaver-run": "r"}
         for key, status in (("k", 500), ("k", 200), ("wrong", 401)):
-            answer = httpx.post(f"{server.base_url}/messages", json=body, headers={"x-api-key": key, **HEADERS, **run})
+            answer = httpx.post(
+                f"{server.base_url}/messages", json=body, headers={"x-api-key": key, **HEADERS, **run}, timeout=PATIENCE
+            )
             assert answer.status_code == status
         entries = ledger_of(server)
         assert [(entry.run, entry.attempt, entry.outcome) for entry in entries] == [

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.model_server import ModelServer
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     import openai
@@ -139,7 +140,7 @@ def test_reasoning_that_got_stale_is_refused_and_not_wanted(client: openai.OpenA
     ],
 )
 def test_fields_that_are_not_as_they_have_to_be(server: ModelServer, change: dict[str, Any], says: str) -> None:
-    answer = httpx.post(f"{server.base_url}/responses", json=asked(**change))
+    answer = httpx.post(f"{server.base_url}/responses", json=asked(**change), timeout=PATIENCE)
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
     assert says in answer.json()["error"]["message"]
 

@@ -26,7 +26,7 @@ from palaver.steps.verdicts import RetryAfter
 from tests.unit.test_api_sockets import serving
 from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import PREFIX, Talk, begin
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 
 class Listener:
@@ -42,7 +42,7 @@ class Listener:
     async def until(self, enough: Callable[[list[str]], object]) -> list[str]:
         """What was heard, once it is enough."""
         while not enough(self.heard):
-            self.heard.append(_word(orjson.loads(await asyncio.wait_for(self._socket.recv(), 20))))
+            self.heard.append(_word(orjson.loads(await asyncio.wait_for(self._socket.recv(), PATIENCE))))
         return self.heard
 
     async def leave(self) -> None:
@@ -51,7 +51,7 @@ class Listener:
 
     async def code(self) -> int | None:
         """With which the socket was closed, once it is."""
-        await asyncio.wait_for(self._socket.wait_closed(), 20)
+        await asyncio.wait_for(self._socket.wait_closed(), PATIENCE)
         return self._socket.close_code
 
 
@@ -230,11 +230,11 @@ async def test_who_takes_nothing_keeps_nobody_waiting(monkeypatch: pytest.Monkey
             await asyncio.Event().wait()
 
         monkeypatch.setattr(sockets, "_send", never)
-        await asyncio.wait_for(listener.talk.say(), 20)
+        await asyncio.wait_for(listener.talk.say(), PATIENCE)
         # Nor does who has gone.
         monkeypatch.setattr(followers, "_WAIT", 60.0)
         await listener.leave()
-        await asyncio.wait_for(listener.talk.say(), 20)
+        await asyncio.wait_for(listener.talk.say(), PATIENCE)
 
 
 async def test_a_pause_is_told_where_nothing_runs() -> None:
@@ -426,7 +426,7 @@ async def test_what_is_no_uuid_is_no_conversation() -> None:
     async with serving() as served:
         async with connect(f"{served.url}/openhands/sockets/events/nothing", proxy=None) as socket:
             with pytest.raises(ConnectionClosed):
-                await asyncio.wait_for(socket.recv(), 20)
+                await asyncio.wait_for(socket.recv(), PATIENCE)
         assert socket.close_code == 4004
 
 

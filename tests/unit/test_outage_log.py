@@ -16,6 +16,7 @@ from palaver.steps.leases import Settled, Shown
 from palaver.steps.verdicts import Finish, Verdict
 from palaver.telemetry.outage_log import OutageLog, outage_reason
 from palaver.vocabulary.lifecycle import StopReason
+from tests.waiting import PATIENCE
 from workers.broker import logs as logs  # its filters
 from workers.steps import outages
 
@@ -61,7 +62,7 @@ async def test_one_step_is_named(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("palaver.test_outage_log")
     logger.addFilter(lambda _: wrote.set() is None)  # type: ignore[func-returns-value]
     OutageLog(logger, "cannot settle %s yet: %s", "step").add("run_1/2", "OOM: no")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await wrote.wait()
     assert caplog.messages == ["cannot settle step run_1/2 yet: OOM: no"]
     assert caplog.records[0].__dict__["fields"] == {"count": 1}

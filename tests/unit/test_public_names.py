@@ -17,6 +17,7 @@ import palaver
 from palaver.events import EVENTS, Event
 from tests.pages import syntax
 from tests.scripted_api import COMPLETED, RUN_ID, ScriptedAPI, action_object, answer, run_object
+from tests.waiting import PATIENCE
 
 PUBLIC = (
     "APIError", "AgentSpec", "Approvals", "AsyncPalaver", "Budget", "BulkResult", "ClientError", "ClientTool",
@@ -41,7 +42,7 @@ class Missing(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Missing())
 """
     command = [sys.executable, "-c", f"{blocked}\n{program}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def in_a_fresh_process(program: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 from palaver.config.providers import Provider
 from palaver.schemas.models import AgentSpec
 from tests.unit.answering import Answering, complete
+from tests.waiting import PATIENCE
 from workers.models.model import ModelPort
 from workers.models.reading_turns import LARGE, ReadingTurns
 
@@ -73,7 +74,7 @@ async def test_a_piece_that_is_refused_leaves_the_turn_to_the_next() -> None:
     reading = ReadingTurns()
     with pytest.raises(ValueError, match="no answer"):
         await reading.read(LARGE, refuse)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await reading.read(LARGE, lambda: "next") == "next"
 
 

@@ -25,7 +25,7 @@ from palaver.stack.ports import HOST
 from palaver.stack.supervision import LONGEST_DELAY, Supervisor
 from tests.pages import ROOT
 from tests.processes import gone
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
@@ -100,7 +100,7 @@ def test_everything_runs_and_knows_where_everything_is(stack: Stack) -> None:
     assert list(stack.processes) == ["redis", "fake_provider-1", "api-1", "worker-1", "worker-2"]
     with redis.Redis.from_url(stack.redis_url) as client:
         assert client.ping() is True
-    assert httpx.get(f"{stack.url}/readyz").status_code == 200
+    assert httpx.get(f"{stack.url}/readyz", timeout=PATIENCE).status_code == 200
 
     seen = said(stack).seen
     assert seen["PALAVER_REDIS_URL"] == stack.redis_url

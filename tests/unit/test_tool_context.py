@@ -24,7 +24,7 @@ from palaver.steps.leases import Delta, Lease, LogTail, ProgressDelta
 from palaver.tools import Tool
 from palaver.vocabulary.ids import new_run_id
 from tests.pages import ROOT, blocks
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 from workers.steps.delta_writer import DeltaWriter
 from workers.steps.tool_calls import ProgressBuffer, _key
 
@@ -221,7 +221,7 @@ def test_the_tool_of_the_page_passes_the_test_of_the_page(tmp_path: Path) -> Non
         str(tmp_path),
         str(tmp_path),
     ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 

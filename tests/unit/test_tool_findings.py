@@ -21,6 +21,7 @@ from palaver.errors import ErrorClass, InvalidToolCall, RetryableToolError, Tool
 from palaver.errors.finding import ToolFinding
 from palaver.errors.vocabulary import TOOL_CLASSES
 from palaver.tools import tool
+from tests.waiting import PATIENCE
 from workers.sources.containment import failed
 
 UNSENT, SENT = False, True
@@ -200,7 +201,7 @@ async def test_real_connections_that_do_not_come_about(call: str) -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/" if call == "crm" else "http://nowhere.invalid/"
         raised: list[BaseException] = []
         try:
-            async with httpx.AsyncClient(trust_env=False) as client:
+            async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
                 await client.post(url)
         except httpx.ConnectError as error:
             raised.append(error)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from palaver.processes.turns import Turns
-from tests.waiting import aeventually
+from tests.waiting import PATIENCE, aeventually
 
 
 async def test_so_many_go_on_in_a_turn_of_the_loop() -> None:
@@ -57,7 +57,7 @@ async def test_what_needs_no_task_has_its_turn_too() -> None:
     await asyncio.sleep(0)
     # Who has nothing to do any more has no turn.
     assert went == ["first", "gone", "second"]
-    await asyncio.wait_for(third, 5)
+    await asyncio.wait_for(third, PATIENCE)
 
 
 async def test_an_error_ends_no_turns() -> None:
@@ -88,5 +88,5 @@ async def test_who_went_away_takes_nobodys_turn() -> None:
     first, gone, other = (asyncio.create_task(turns.take()) for _ in range(3))
     await first
     gone.cancel()
-    await asyncio.wait_for(other, 5)
+    await asyncio.wait_for(other, PATIENCE)
     assert gone.cancelled()

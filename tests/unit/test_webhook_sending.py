@@ -284,7 +284,7 @@ async def test_a_receiver_gets_each_event_once_and_signed() -> None:
         deliverer._sender._hosts = (f"127.0.0.1:{receiver.port}",)
         made = await store.webhooks.create("", receiver.url)
         ids = await ends(driver, 5)
-        await aeventually(lambda: len(receiver.received) == 5, within=30)
+        await aeventually(lambda: len(receiver.received) == 5)
         webhook = Webhook(made.secret)
         events = [webhook.verify(each.body, dict(each.headers)) for each in receiver.received]
         assert [event["data"]["run_id"] for event in events] == ids
@@ -295,10 +295,10 @@ async def test_a_receiver_gets_each_event_once_and_signed() -> None:
         async def done() -> bool:
             return (await store.webhooks.get(made.webhook.id)).delivered == 5
 
-        await aeventually(done, within=30)
+        await aeventually(done)
         rotated = await store.webhooks.rotate(made.webhook.id)
         await ends(driver)
-        await aeventually(lambda: len(receiver.received) == 6, within=30)
+        await aeventually(lambda: len(receiver.received) == 6)
         for secret in (made.secret, rotated.secret):
             Webhook(secret).verify(receiver.received[-1].body, dict(receiver.received[-1].headers))
 
@@ -312,13 +312,13 @@ async def test_a_slow_receiver_holds_nobody() -> None:
         deliverer._sender._hosts = tuple(f"127.0.0.1:{each.port}" for each in (slow, gone, quick))
         ids = [(await store.webhooks.create("", each.url)).webhook.id for each in (slow, gone, quick)]
         await ends(driver, 8)
-        await aeventually(lambda: len(quick.received) >= 8, within=30)
+        await aeventually(lambda: len(quick.received) >= 8)
 
         async def said() -> bool:
             kinds = [orjson.loads(each.body)["type"] for each in quick.received]
             return "webhook.disabled" in kinds
 
-        await aeventually(said, within=30)
+        await aeventually(said)
         assert slow.most_at_once == 1
         assert len(gone.received) == 1
         assert [(await store.webhooks.get(each)).off_because for each in ids] == [None, "gone", None]
@@ -327,7 +327,7 @@ async def test_a_slow_receiver_holds_nobody() -> None:
             page = await store.deliveries.page(ids[0], state="pending", limit=50, cursor=None)
             return any(each.attempts and each.attempts[0].error == "timeout" for each in page.data)
 
-        await aeventually(tried, within=30)
+        await aeventually(tried)
 
 
 async def test_a_worker_without_the_key_leaves_it_to_others() -> None:
@@ -403,7 +403,7 @@ async def test_a_file_that_is_empty_by_now_removes_its_last_webhook(
             async def kept(number: int = number) -> bool:
                 return len(await store.webhooks.list("")) == number
 
-            await aeventually(kept, within=30)
+            await aeventually(kept)
             await end(task)
 
 
@@ -431,7 +431,7 @@ async def test_a_webhook_with_much_to_send_does_not_keep_its_place(monkeypatch: 
         await ends(driver)
         await store.deliveries.take_events("00")
         task = asyncio.create_task(deliverer.run())
-        await aeventually(lambda: len(received) == 7, within=30)
+        await aeventually(lambda: len(received) == 7)
         await end(task)
         assert received.index("other") == 1, "it has waited for longer"
         assert (await store.webhooks.get(made.webhook.id)).delivered >= 5
@@ -476,7 +476,7 @@ async def test_a_server_of_names_that_never_answers_holds_up_no_other_name(monke
             for n, host in enumerate(hosts)
         ]
         try:
-            await aeventually(lambda: asked == {*hosts}, within=30)
+            await aeventually(lambda: asked == {*hosts})
             loop = asyncio.get_running_loop()
             assert await asyncio.wait_for(loop.getaddrinfo("localhost", 80), PATIENT), "others of this process"
             monkeypatch.setattr("workers.connections.guarded_resolver.never_asked", lambda *_, **__: False)

@@ -15,6 +15,7 @@ from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import LogMessage
 from tests.chaos.wiretap import Wiretap
 from tests.model_server import ModelServer
+from tests.waiting import PATIENCE
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, RESPONSES, CallSettings, ModelProtocol, Offer
 from workers.steps.conversations import CachedConversation
 
@@ -41,7 +42,9 @@ def talk(server: ModelServer, protocol: ModelProtocol, model: str) -> Talk:
         conversation.extend(entries, len(entries))
         asked.append(protocol.body(agent, conversation.messages(), OFFERS, SETTINGS))
         url = f"{server.base_url}{protocol.path}"
-        answer = httpx.post(url, content=asked[-1], headers=dict(protocol.headers(None)), trust_env=False)
+        answer = httpx.post(
+            url, content=asked[-1], headers=dict(protocol.headers(None)), trust_env=False, timeout=PATIENCE
+        )
         assert answer.status_code == 200, answer.text
         answers.append(answer.content)
         reader = protocol.reader(max_calls=2)

@@ -31,6 +31,7 @@ from palaver.vocabulary.ids import new_conversation_id, new_run_id, new_webhook_
 from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import AGENT, SETTINGS, World, call, world
 from tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
+from tests.waiting import PATIENCE
 
 CANARY: Final = "canary-of-the-victim"
 TENANTS: Final = {"acme": "acme00", "globex": "globex".replace("l", "1").replace("o", "0"), "default": ""}
@@ -499,7 +500,7 @@ async def hear(api: World, path: str, who: str, *, in_frame: bool = False) -> li
         "server": ("127.0.0.1", 80), "subprotocols": [],
         "headers": [(b"host", b"127.0.0.1"), *([] if in_frame else [(b"authorization", f"Bearer {who}".encode())])],
     }  # fmt: skip
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         serving = asyncio.ensure_future(api.app(scope, receive, send))  # type: ignore[arg-type]
         waiting = asyncio.ensure_future(over.wait())
         await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
