@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from palaver.errors import FieldError, NotDurable, Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.processes.failpoints import failpoint
@@ -38,24 +38,26 @@ class Taken:
     """The run was there, and the input went into it."""
 
 
-async def submit(
-    backend: Backend,
-    submission: Submission,
-    caller: Caller,
-    *,
-    key: str | None = None,
-    begins: bool = False,
-    voices: Collection[str] = (),
-    writers: Collection[str] = (),
-) -> Taken:
+class BeginOptions(TypedDict, total=False):
+    """The options for beginning a run. Names are those of keys, '' for none."""
+
+    key: str | None
+    """The idempotency key: with the same one again nothing more happens."""
+    begins: bool
+    """True to make its conversation if there is none of that id."""
+    voices: Collection[str]
+    """The names of those who made the run what it is, beside the caller."""
+    writers: Collection[str]
+    """The names of those who wrote what the submission's agent was made of."""
+
+
+async def submit(backend: Backend, submission: Submission, caller: Caller, **options: Unpack[BeginOptions]) -> Taken:
     """Take a run on, as ``begin`` does, and show it.
 
     Raises:
         Refused: its run was deleted since; and whatever ``begin`` raises.
     """
-    submitted = await begin(
-        backend, submission, caller, key=key, begins=begins, voices=voices, writers=writers, show=True
-    )
+    submitted = await begin(backend, submission, caller, show=True, **options)
     return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
 
 
@@ -76,16 +78,10 @@ async def begin(
     submission: Submission,
     caller: Caller,
     *,
-    key: str | None = None,
-    begins: bool = False,
-    voices: Collection[str] = (),
-    writers: Collection[str] = (),
     show: bool = False,
+    **options: Unpack[BeginOptions],
 ) -> Submitted:
-    """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens. One
-    that ``begins`` makes its conversation if there is none of that id. ``voices`` are those who had a part in it beside
-    the caller, by their names, '' for none; ``writers`` are those who wrote what the submission's agent was made of.
-    With ``show`` a new run comes with the answer.
+    """Take a run on: once this answers, it will end by itself. With ``show`` a new run comes with the answer.
 
     Raises:
         InsufficientScope: the caller's key is not for it.
@@ -97,9 +93,10 @@ async def begin(
         require_scope(caller, "runs:act")
     if submission.conversation_id is None:
         refuse_held(caller)
+    begins = options.get("begins", False)
 
     async def submit_admitted() -> tuple[Submitted, NotDurable | None]:
-        admitted = await admit_submission(submission, backend, caller, writers)
+        admitted = await admit_submission(submission, backend, caller, options.get("writers", ()))
         if begins:
             chosen_id(backend, submission.conversation_id or "")
         if submission.on_conflict == "steer":
@@ -107,10 +104,10 @@ async def begin(
         submitting = backend.store.runs.submit(
             admitted.body,
             received=submission,
-            idempotency_key=key,
+            idempotency_key=options.get("key"),
             by=caller.identity,
             agent_by=admitted.agent_by,
-            voices=voices,
+            voices=options.get("voices", ()),
             begins=begins,
             lacks=admitted.lacks,
             seen_agent=admitted.seen_agent,

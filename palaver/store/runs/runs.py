@@ -136,21 +136,19 @@ class Runs(Listing):
         said = received or submission
         body = said.model_dump_json(exclude_defaults=True) if idempotency_key is not None else ""
         key = idempotency(idempotency_key, f"condense {body}" if condenses else body, by)
-        conversation_id = submission.conversation_id
-        if conversation_id is None:
+        kind: SubmitKind = "new"
+        target = submission.conversation_id
+        if target is None:
             # It knows which servers answer.
             await self._capacity.memory()
             # An idempotency key is found again by its own shard.
             target = self.new_conversation(self._shard_of_key(key.digest) if key.digest else None)
-            submit = await self.to_submit(
-                submission, target, "new", key, by=by, agent_by=agent_by, voices=voices, lacks=lacks
-            )
-            return await self.take_on(submit, show=show)
-        check_conversation_id(conversation_id)
-        kind: SubmitKind = "condense" if condenses else "named" if begins else "known"
+        else:
+            check_conversation_id(target)
+            kind = "condense" if condenses else "named" if begins else "known"
         submit = await self.to_submit(
             submission,
-            conversation_id,
+            target,
             kind,
             key,
             by=by,
