@@ -53,7 +53,7 @@ def parameter(operation: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("method", "params"), [("tools/list", {}), ("tools/call", {"name": "agent_nobody"}), ("no/such", {})]
+    ("method", "params"), [("tools/list", {}), ("tools/call", {"name": "agent_missing"}), ("no/such", {})]
 )
 async def test_an_answer_of_mcp_has_a_result_or_an_error(method: str, params: dict[str, Any]) -> None:
     schema = dict(OPERATIONS)["post /mcp"]["responses"]["200"]["content"]["application/json"]["schema"]

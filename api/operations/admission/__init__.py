@@ -67,7 +67,7 @@ class AdmittedBody(Generic[Body]):
     lacks: str | None = None
     """The thing that its run waits for if no worker is there, as in ``waiting``."""
     seen_agent: str | None = None
-    """The conversation's agent that it was judged by, as in `Submit`; None if nobody looked."""
+    """The conversation's agent that it was judged by, as in `Submit`; None if it was not looked at."""
 
 
 OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPatch)

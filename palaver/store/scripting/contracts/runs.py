@@ -117,7 +117,7 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | 
     """The names of others who made the run what it is, a list as above."""
     seen_agent: str | None
     """The conversation's agent that the request was judged by, as the text of `StandingAgent`: with another one it is
-    refused. None if nobody looked."""
+    refused. None if it was not looked at."""
     retried_from: str | None
     """The run that this one goes on with. With ``retry`` it says what that one was to say and did not."""
     parent: Json | None
