@@ -140,12 +140,6 @@ class Says:
     """The media type objects of a 200 that is not JSON, by media type."""
 
 
-def event_stream(description: str, data: str) -> dict[str, Any]:
-    """Return the schema of each event of a stream whose events have data alone, described in words."""
-    properties = {"data": {"type": "string", "description": data}}
-    return {"description": description, "type": "object", "required": ["data"], "properties": properties}
-
-
 def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -> dict[str, Any]:
     """Return the ``openapi_extra`` of a route."""
     problems = [code for header in takes.headers for code in header.problems] + list(says.problems)

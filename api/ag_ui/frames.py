@@ -9,7 +9,6 @@ import orjson
 
 from palaver.events import EventKind
 
-from ..openapi import event_stream
 from ..operations import StoredEvent
 from ..streams import Frames
 
@@ -77,6 +76,7 @@ def _write(event: StoredEvent) -> AgDelta:
 DELTAS: Final[Frames[StoredEvent, AgDelta]] = Frames(_write)
 """Deltas, written once for all who watch a run."""
 STREAM: Final[dict[str, Any]] = {
-    "schema": event_stream("Each event of the stream.", "An event of AG-UI 1.0, in JSON."),
+    # Without a type: who judges streams takes it for that of an event, and generators of clients for that of the text.
+    "schema": {"description": "Events of AG-UI 1.0, as server-sent events."},
     "example": 'data: {"type":"RUN_STARTED","threadId":"thread-1","runId":"run-1","protocolVersion":"1.0"}\n\n',
 }

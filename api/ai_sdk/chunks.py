@@ -9,7 +9,6 @@ import orjson
 
 from palaver.events import EventKind
 
-from ..openapi import event_stream
 from ..operations import StoredEvent
 from ..streams import Frames
 
@@ -58,6 +57,7 @@ NO_DELTA: Final = DeltaFrame()
 DELTAS: Final[Frames[StoredEvent, DeltaFrame]] = Frames(_write)
 """Deltas, written once for all who watch a run."""
 STREAM: Final[dict[str, Any]] = {
-    "schema": event_stream("Each event of a UI message stream, version 1.", "A chunk in JSON, or `[DONE]`."),
+    # Without a type: who judges streams takes it for that of an event, and generators of clients for that of the text.
+    "schema": {"description": "A UI message stream, version 1: server-sent events, each a chunk."},
     "example": 'data: {"type":"text-delta","id":"text-1","delta":"Hello"}\n\ndata: [DONE]\n\n',
 }

@@ -17,7 +17,6 @@ from palaver.vocabulary.lifecycle import RunStatus
 from .. import operations
 from ..answers import answer_json
 from ..headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
-from ..openapi import event_stream
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from ..requests import below_root, request_id_of
@@ -50,7 +49,7 @@ _LONGEST: Final = 366 * 86400.0
         "unknown_price", "no_agent", "empty_input", "unsupported_content", "invalid_history", "invalid_time",
         "too_many_runs", "tenant_queue_full", "store_nearly_full", "not_durable", "too_many_watchers",
     ),
-    also={EVENT_STREAM: {"schema": event_stream("Each event of the stream.", "A chunk in JSON, or `[DONE]`.")}},
+    also={EVENT_STREAM: {"schema": {"description": "Chunks, and `[DONE]`."}}},
     audited=False,
 )  # fmt: skip
 async def create_chat_completion(

@@ -64,7 +64,7 @@ async def test_an_answer_of_mcp_has_a_result_or_an_error(method: str, params: di
     assert not fits(schema, {"jsonrpc": "2.0", "id": 1})
 
 
-def test_the_schema_of_a_stream_is_that_of_an_event() -> None:
+def test_the_schema_of_a_stream_has_room_for_an_event() -> None:
     streams = {
         name: content[EVENT_STREAM]["schema"]
         for name, operation in OPERATIONS
@@ -73,8 +73,7 @@ def test_the_schema_of_a_stream_is_that_of_an_event() -> None:
     }
     assert len(streams) == 10
     for name, schema in streams.items():
-        assert schema["type"] == "object", name
-        assert "data" in schema["required"], name
+        assert fits(schema, {"event": "run.started", "data": "{}"}), name
 
 
 @pytest.mark.parametrize(
