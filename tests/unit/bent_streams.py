@@ -276,7 +276,9 @@ def odd_fields(chance: random.Random, events: list[Event]) -> None:
 
     def bend(value: Any, name: str) -> Any:
         if name in names and name != "id" and chance.random() < 0.3:
-            return chance.choice([odd for odd in ODD if not (name == "status" and odd == "x")])
+            # Another status, or the number of another part, says something.
+            said = "x" if name == "status" else 7 if name.endswith("_index") else ...
+            return chance.choice([odd for odd in ODD if odd != said])
         if isinstance(value, dict):
             return {key: bend(each, key) for key, each in value.items()}
         return [bend(each, "") for each in value] if isinstance(value, list) else value
