@@ -24,6 +24,10 @@ from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
 from palaver.delivery.publishing import LoopPublisher
+from palaver.operations import Backend, Publishing, StoredKeys
+from palaver.operations.catalog import Catalog
+from palaver.operations.measured import Measured
+from palaver.operations.planned import carry_out
 from palaver.processes.tasks import end
 from palaver.processes.turns import Turns
 from palaver.steps.policies import load_policies
@@ -35,15 +39,11 @@ from .dialects import Dialect, respond
 from .hosts import refuse_open_bind
 from .installed import dialects_of
 from .middleware import Access, Middleware
-from .operations import Backend, Publishing, StoredKeys
-from .operations.catalog import Catalog
-from .operations.measured import Measured
-from .operations.planned import carry_out
 from .pages import add_pages
 from .routing import Handlers
 
 if TYPE_CHECKING:
-    from .operations.foreign_tokens import ForeignTokens
+    from palaver.operations.foreign_tokens import ForeignTokens
 
 _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
@@ -159,7 +159,7 @@ def _foreign_tokens(settings: Settings, store: Store) -> ForeignTokens | None:
     if settings.oidc_issuer is None:
         return None
     # Not at the top: `jwt`, `cryptography` and `httpx` are 20 MB of each process, and most have no issuer.
-    from .operations.foreign_tokens import ForeignTokens
+    from palaver.operations.foreign_tokens import ForeignTokens
 
     return ForeignTokens(settings, store.tenants)
 

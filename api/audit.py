@@ -18,8 +18,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import Scope
 
-from .operations import is_kept, keep_act
-from .operations.live_keys import key_of_request
+from palaver.operations import is_kept, keep_act
+from palaver.operations.live_keys import key_of_request
 
 AUDIT: Final = logging.getLogger("palaver.audit")
 _WHILE: Final = 600.0

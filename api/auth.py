@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from starlette.types import Scope
 
 from palaver.config.settings import ApiKey, Settings
+from palaver.operations import Caller, LiveKey, LiveToken, StoredKeys
 from palaver.secrets.api_keys import PREFIX
 
-from .operations import Caller, LiveKey, LiveToken, StoredKeys
 from .problems import Problem
 
 if TYPE_CHECKING:
-    from .operations.foreign_tokens import ForeignTokens
+    from palaver.operations.foreign_tokens import ForeignTokens
 
 METRICS: Final = "/metrics"
 """The one route that a key of ``PALAVER_METRICS_KEYS`` opens."""

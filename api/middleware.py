@@ -18,6 +18,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaver.config.settings import Settings
+from palaver.operations import Caller, Gap, InvalidKey, LiveKey, LiveToken, StoredKeys, acting_for, is_away, telling
 from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -28,12 +29,11 @@ from .client_connection import connection_of
 from .cors import Cors
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
-from .operations import Caller, Gap, InvalidKey, LiveKey, LiveToken, StoredKeys, acting_for, is_away, telling
 from .problems import Problem
 from .requests import enter_root
 
 if TYPE_CHECKING:
-    from .operations.foreign_tokens import ForeignTokens
+    from palaver.operations.foreign_tokens import ForeignTokens
 
 _MAX_URL: Final = limit_of("url")
 _MAX_HEADERS: Final = limit_of("headers")

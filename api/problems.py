@@ -31,8 +31,7 @@ from palaver.errors import (
     UnknownSchedule,
     classify,
 )
-
-from .operations import InsufficientScope, InvalidKey, IssuerUnavailable
+from palaver.operations import InsufficientScope, InvalidKey, IssuerUnavailable
 
 RETRY_AFTER: Final = 2
 """Seconds after which a client may try again while the store is away."""

@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, Protocol
 
+from palaver.operations import Batches, StoredEvent
+
 from .client_connection import ClientConnection
-from .operations import Batches, StoredEvent
 from .streams import EventStream, Outlet
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from .operations import Backend, Caller
+from palaver.operations import Backend, Caller
 
 _ROOT: Final[ContextVar[str]] = ContextVar("palaver-root", default="")
 """The root: the part that a proxy takes off the path, or the path of an application around this one."""

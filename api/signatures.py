@@ -13,12 +13,12 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from palaver.errors import Refused
+from palaver.operations import Backend, Caller, refuse_held, require_scope
 from palaver.schemas.fields import AgentReference, ServerName
 from palaver.vocabulary.scopes import Scope
 
 from .bodies import read_body, read_optional_body
 from .headers import JSON, Header, Offers, accepted
-from .operations import Backend, Caller, refuse_held, require_scope
 from .queries import Query, read_query
 from .requests import backend_of, caller_of
 

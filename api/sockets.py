@@ -21,14 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.frames import Frame, Opcode
 
 from palaver.errors import ErrorClass, NoRoom, Refused, UnknownConversation, UnknownRun, classify
-from palaver.processes.tasks import end
-from palaver.processes.turns import Turns
-from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.scopes import Scope
-
-from .access_log import log_request
-from .auth import CallerKeys, routed_path
-from .operations import (
+from palaver.operations import (
     Backend,
     Caller,
     InsufficientScope,
@@ -40,6 +33,13 @@ from .operations import (
     refuse_held,
     require_scope,
 )
+from palaver.processes.tasks import end
+from palaver.processes.turns import Turns
+from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.scopes import Scope
+
+from .access_log import log_request
+from .auth import CallerKeys, routed_path
 from .requests import backend_of, caller_of
 
 _log: Final = logging.getLogger("palaver.api")

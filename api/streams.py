@@ -13,12 +13,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from palaver.errors import ErrorClass, UnknownConversation, UnknownRun, classify
+from palaver.operations import StoredEvent, key_ended
 from palaver.processes.tasks import end
 from palaver.vocabulary.limits import MIB
 
 from .client_connection import ClientConnection, chunked_connection_of
 from .headers import EVENT_STREAM
-from .operations import StoredEvent, key_ended
 
 _log = logging.getLogger("palaver.api")
 _FRAMES: Final = 1024

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import aclosing
 from typing import Final
 
+from palaver import operations
 from palaver.events import DELTAS as DELTA_KINDS
+from palaver.operations import Backend, Batches, Caller, StoredEvent
 from palaver.schemas.models import Run
 
-from .. import operations
-from ..operations import Backend, Batches, Caller, StoredEvent
 from ..projections import KEEP_ALIVE, ProjectionOutlet
 from ..streams import EventStream
 from .frames import DELTAS, AgDelta, AgEvent, written

@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from palaver import operations
 from palaver.errors import UnknownConversation
 from palaver.events import EventKind
+from palaver.operations import Backend, LogEntry
 from palaver.schemas.arguments import as_json
 from palaver.schemas.content import inline_data
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .. import operations
-from ..operations import Backend, LogEntry
 from ..shown_run import Content, text_in
 from .frames import AgEvent, call_name, message_id, result_id
 

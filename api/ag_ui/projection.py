@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
+from palaver.operations import StoredEvent
 from palaver.schemas.arguments import as_json
 
-from ..operations import StoredEvent
 from ..shown_run import OpenCalls, ShownText, failure_sentence, status_in, text_in
 from .frames import DELTAS, VERSION, AgDelta, AgEvent, call_name, message_id, result_id
 from .interrupts import Interrupts

@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import IdempotencyMismatch, Refused, UnknownConversation, UnknownRun
+from palaver.operations import Backend, Caller
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.ids import is_id
 from palaver.vocabulary.lifecycle import RunStatus
 
-from .. import operations
 from ..audit import detail, only_read
 from ..headers import EVENT_STREAM
-from ..operations import Backend, Caller
-from ..operations.admission import AGENT_PROBLEMS
 from ..signatures import AgentInPath
 from .dialect import AG_UI, PREFIX, conversation_of_thread
 from .following import stream_of

@@ -8,13 +8,13 @@ from typing import Annotated
 from pydantic import BaseModel, StringConstraints
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
+from palaver.operations import Backend, Caller
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
 from ..lenient import LATE
-from ..operations import Backend, Caller
 from .dialect import AG_UI, PREFIX, ThreadInPath, conversation_of_thread
 
 

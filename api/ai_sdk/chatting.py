@@ -8,16 +8,16 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import IdempotencyMismatch, Refused
+from palaver.operations import Backend, Caller, Until
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.ids import is_id
 from palaver.vocabulary.lifecycle import RunStatus
 
-from .. import operations
 from ..audit import detail
 from ..headers import EVENT_STREAM
-from ..operations import Backend, Caller, Until
-from ..operations.admission import AGENT_PROBLEMS
 from ..signatures import AgentInPath
 from .chunks import STREAM
 from .dialect import AI_SDK, conversation_of_chat

@@ -8,8 +8,8 @@ from typing import Any, Final
 import orjson
 
 from palaver.events import EventKind
+from palaver.operations import StoredEvent
 
-from ..operations import StoredEvent
 from ..streams import Frames
 
 Chunk = dict[str, Any]

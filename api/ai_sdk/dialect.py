@@ -8,10 +8,11 @@ from pydantic import Field, StringConstraints
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from .. import operations
+from palaver import operations
+from palaver.operations import Backend, Caller
+
 from ..dialects import Dialect, event_table
 from ..openapi import ErrorFormat
-from ..operations import Backend, Caller
 from ..problems import Problem
 from ..requests import request_id_of
 from ..signatures import InPath

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from palaver import operations
 from palaver.events import DELTAS as DELTA_KINDS
 from palaver.events import EventKind
+from palaver.operations import Backend, StoredEvent
 from palaver.schemas.models import Run
 
-from .. import operations
-from ..operations import Backend, StoredEvent
 from ..projections import ProjectedStream, ProjectionOutlet
 from .chunks import DELTAS, DONE, HEADERS, NO_DELTA, Chunk, DeltaFrame, written
 from .projection import ChatProjection

@@ -11,13 +11,13 @@ import orjson
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import UnknownConversation, UnknownRun
+from palaver.operations import Backend, LogEntry
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .. import operations
 from ..answers import answer_json
 from ..lenient import LATE
-from ..operations import Backend, LogEntry
 from ..queries import FARTHEST, Number, Query
 from ..signatures import AgentInPath
 from .assembly import AssembledMessage

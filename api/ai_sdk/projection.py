@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from palaver.events import EventKind
+from palaver.operations import StoredEvent
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..operations import StoredEvent
 from ..shown_run import OpenCalls, ShownText, text_in
 from .awaited import AwaitedCalls, below, input_chunk
 from .chunks import DELTAS, Chunk, DeltaFrame, part_id

@@ -10,16 +10,16 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
+from palaver.operations import Backend, Caller
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.models import Run
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
 from ..headers import EVENT_STREAM
 from ..lenient import LATE
-from ..operations import Backend, Caller
 from ..signatures import AgentInPath
 from .chunks import STREAM
 from .dialect import AI_SDK, ChatInPath, conversation_of_chat

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import orjson
 from pydantic import Field, StringConstraints, model_validator
 
+from palaver.operations import Backend
 from palaver.schemas.fields import AgentReference, AtMost, Strict
 from palaver.vocabulary.limits import KIB
 
 from ..lenient import LATE
-from ..operations import Backend
 from ..queries import FARTHEST
 from ..validation import validate
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 from starlette.requests import HTTPConnection
 
+from palaver import operations
 from palaver.errors import (
     FieldError,
     IdempotencyMismatch,
@@ -21,14 +22,13 @@ from palaver.errors import (
     UnknownRun,
 )
 from palaver.events import UNDER_WAY
+from palaver.operations import Backend, Caller, Until
 from palaver.schemas.actions import ALL, ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.limits import KIB
 
-from .. import operations
 from ..audit import detail, only_read
 from ..lenient import refusing
-from ..operations import Backend, Caller, Until
 from ..problems import problem_of
 from ..requests import request_id_of
 from .arguments import (

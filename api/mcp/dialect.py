@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from palaver.operations import Backend
 from palaver.vocabulary.scopes import SCOPES
 
 from ..answers import answer
@@ -17,7 +18,6 @@ from ..dialects import Dialect
 from ..headers import JSON
 from ..lenient import LATE
 from ..openapi import ErrorFormat
-from ..operations import Backend
 from ..problems import Problem
 from ..requests import backend_of, below_root, request_id_of
 from .tables import PROBLEMS, TABLES

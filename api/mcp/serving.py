@@ -11,13 +11,13 @@ import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from palaver.operations import Backend, Caller
 from palaver.secrets.api_keys import PREFIX as PREFIX_OF_KEYS
 from palaver.secrets.redaction import redact
 from palaver.version import __version__
 
 from ..answers import answer_json
 from ..audit import only_read
-from ..operations import Backend, Caller
 from ..requests import below_root, request_id_of
 from .calls import McpCall
 from .dialect import MCP, PREFIX, note_id

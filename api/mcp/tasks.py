@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from palaver import operations
 from palaver.errors import Refused, StateConflict, UnknownRun
+from palaver.operations import Backend, Caller, InsufficientScope
 from palaver.schemas.actions import ApprovalDecision, Item, PendingAction, PendingBelow, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run
 from palaver.vocabulary.limits import limit_of
 
-from .. import operations
 from ..audit import detail, only_read
-from ..operations import Backend, Caller, InsufficientScope
 from .calls import keep_to, note_answers
 from .states import whole_task
 from .tables import INVALID_PARAMS, MISSING_CAPABILITY

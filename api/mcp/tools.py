@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from palaver import operations
 from palaver.errors import Refused
+from palaver.operations import Backend, Caller
 from palaver.vocabulary.scopes import Scope
 
-from .. import operations
 from ..openapi import inlined
-from ..operations import Backend, Caller
 from .arguments import AgentArguments, AnswerArguments, Arguments, CancelArguments, GetArguments, StartArguments
 from .states import SCHEMA
 from .tables import INVALID_PARAMS

@@ -7,13 +7,13 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.agents import NewAgent, ServerAgent, split_reference
 
-from .. import operations
 from ..answers import answer
 from ..headers import ExpectedVersion
-from ..operations import Backend, Caller
-from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
 from ..signatures import NAME_PATTERN, REFERENCE_PATTERN, InPath, read_name, read_reference
 from .dialect import NATIVE

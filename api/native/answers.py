@@ -9,10 +9,10 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from palaver.operations import EventSlice, PlacedSlice, Taken
 from palaver.schemas.models import Run
 
 from ..answers import answer_json
-from ..operations import EventSlice, PlacedSlice, Taken
 from .links import location_of, next_page, run_json
 
 _POLL: Final[Mapping[str, str]] = {"Retry-After": "1"}

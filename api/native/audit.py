@@ -5,12 +5,12 @@ from __future__ import annotations
 from pydantic import Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
 from palaver.schemas.audit import AuditPage
 from palaver.vocabulary.limits import limit_of
 
-from .. import operations
 from ..answers import answer
-from ..operations import Backend, Caller
 from ..queries import Number, Query
 from .dialect import NATIVE
 from .filters import Moment

@@ -10,15 +10,15 @@ import orjson
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.batches import Batch, BatchResult, MoreItems, NewBatch
 from palaver.schemas.cells import as_cell
 
-from .. import operations
 from ..answers import answer, answer_text
 from ..audit import detail
 from ..headers import JSON, IdempotencyKey, Offers
-from ..operations import Backend, Caller
-from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
 from ..signatures import InPath
 from .dialect import NATIVE

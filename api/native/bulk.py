@@ -8,18 +8,18 @@ from typing import Annotated
 from pydantic import Field
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import FieldError
+from palaver.operations import Backend, Bulk, BulkResult, Caller
+from palaver.operations.admission import refuse
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.filters import OLDEST
 from palaver.schemas.models import CancelMode
 from palaver.vocabulary.lifecycle import RunAction
 from palaver.vocabulary.limits import limit_of
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend, Bulk, BulkResult, Caller
-from ..operations.admission import refuse
 from .dialect import NATIVE
 from .filters import Filters
 

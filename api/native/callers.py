@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
 from palaver.schemas.callers import CallerInfo
 from palaver.vocabulary.scopes import SCOPES
 
-from .. import operations
 from ..answers import answer
-from ..operations import Backend, Caller
 from .dialect import NATIVE
 
 

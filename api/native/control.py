@@ -6,15 +6,15 @@ from typing import Annotated, Final
 
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.actions import RunInput
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.models import CancelMode, Retry
 
-from .. import operations
 from ..audit import detail
 from ..headers import IdempotencyKey
-from ..operations import Backend, Caller
-from ..operations.admission import AGENT_PROBLEMS
 from .answers import REPLAYED, answer_asked, answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .links import Run

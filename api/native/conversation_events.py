@@ -9,12 +9,12 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.events import EventKind, KnownEvent
+from palaver.operations import Backend, FeedCursor
 from palaver.vocabulary.limits import limit_of
 
-from .. import operations
 from ..headers import EVENT_STREAM, JSON, Header, Offers
-from ..operations import Backend, FeedCursor
 from ..problems import Problem
 from ..queries import Number
 from ..streams import EventStream

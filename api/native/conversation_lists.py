@@ -7,13 +7,13 @@ from typing import Annotated, Final, Self, cast
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend
 from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
 
-from .. import operations
 from ..answers import answer
-from ..operations import Backend
 from ..queries import Number, Query
 from .answers import answer_list
 from .dialect import NATIVE

@@ -7,13 +7,13 @@ from typing import Final, Literal
 from pydantic import Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller, IncludedInMessages, MessagePage
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.conversation import Conversation, ConversationPatch, NewConversation
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend, Caller, IncludedInMessages, MessagePage
-from ..operations.admission import AGENT_PROBLEMS
 from ..queries import FARTHEST, Number, Query
 from .dialect import NATIVE, ConversationId
 from .links import location_of

@@ -7,9 +7,10 @@ from typing import Annotated, Final
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from palaver.operations import keep_to_conversation, keep_to_run, read_conversation, read_run
+
 from ..dialects import Dialect
 from ..openapi import ErrorFormat
-from ..operations import keep_to_conversation, keep_to_run, read_conversation, read_run
 from ..problems import Problem
 from ..requests import request_id_of
 from ..signatures import InPath

@@ -7,11 +7,11 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.events import KnownEvent
+from palaver.operations import Backend, Included
 
-from .. import operations
 from ..headers import EVENT_STREAM, JSON, LastEventId, Offers
-from ..operations import Backend, Included
 from ..queries import FARTHEST, Number, Query
 from ..streams import EventStream
 from .answers import answer_events

@@ -10,6 +10,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from palaver.errors import FACTS, ErrorClass, Failure
+from palaver.operations import RunFilter
 from palaver.schemas.fields import Metadata
 from palaver.steps.retry import stop_reason
 from palaver.vocabulary.ids import CONVERSATION_ID, RUN_ID, is_id
@@ -17,7 +18,6 @@ from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
-from ..operations import RunFilter
 from ..queries import moment
 
 

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from palaver.events import EventKind, StoredIn
+from palaver.operations import Batches, PlacedBatches, PlacedEvent, StoredEvent
 
 from ..headers import EVENT_STREAM
-from ..operations import Batches, PlacedBatches, PlacedEvent, StoredEvent
 from ..streams import Frames, Outlet
 
 _RETRY: Final = (1000, 3000)

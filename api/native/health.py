@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import ErrorClass, classify
+from palaver.operations import Backend, Caller, LackedState, LostState, RefusedWorker
 
-from .. import operations
 from ..answers import answer
-from ..operations import Backend, Caller, LackedState, LostState, RefusedWorker
 from ..problems import RETRY_AFTER, Problem, storage_sentence
 from .dialect import NATIVE
 

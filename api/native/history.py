@@ -7,15 +7,15 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.conversation import AppendedMessages, Conversation, Fork, SideAnswer
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.models import Message
 
-from .. import operations
 from ..answers import answer
 from ..headers import MAX_WAIT, IdempotencyKey
-from ..operations import Backend, Caller
-from ..operations.admission import AGENT_PROBLEMS
 from ..queries import FARTHEST
 from .answers import REPLAYED, answer_run, headers_of
 from .dialect import NATIVE, ConversationId

@@ -7,12 +7,12 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
 from palaver.schemas.api_keys import KeyList, KeyRequest, KeyRotation, MadeKey
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend, Caller
 from ..queries import Query
 from ..signatures import InPath
 from .dialect import NATIVE

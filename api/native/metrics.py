@@ -6,11 +6,11 @@ from typing import Final
 
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend
 from palaver.telemetry.exposition import MEDIA_TYPE
 
-from .. import operations
 from ..auth import METRICS
-from ..operations import Backend
 from .dialect import NATIVE
 
 _EXAMPLE: Final = 'palaver_runs{status="running"} 3\n'

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend
 from palaver.schemas.listed_model import ListedModel
 
-from .. import operations
 from ..answers import answer
-from ..operations import Backend
 from ..queries import Number, Query
 from .dialect import NATIVE
 from .links import next_page

@@ -7,12 +7,12 @@ from typing import Final
 from pydantic import Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
 from palaver.schemas.erasures import Erasure
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend, Caller
 from ..queries import Query
 from ..streams import EventStream
 from .dialect import NATIVE

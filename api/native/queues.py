@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState, WebhookState
 from palaver.vocabulary.step_kinds import OWN_QUEUE
 
-from .. import operations
 from ..answers import answer
-from ..operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState, WebhookState
 from ..queries import Query
 from .dialect import NATIVE
 

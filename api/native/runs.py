@@ -7,14 +7,14 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller, Until
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.models import RunCount, Submission
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
 from ..headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
-from ..operations import Backend, Caller, Until
-from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
 from ..streams import EventStream
 from .answers import answer_list, answer_run, headers_of

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule
 
-from .. import operations
 from ..answers import answer
 from ..headers import ExpectedVersion, IdempotencyKey
-from ..operations import Backend, Caller
-from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
 from ..signatures import NAME_PATTERN, InPath, read_name
 from .answers import answer_run, headers_of

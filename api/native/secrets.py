@@ -5,13 +5,13 @@ from __future__ import annotations
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
 from palaver.schemas.fields import Strict
 from palaver.schemas.models import NewSecrets
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend, Caller
 from .dialect import NATIVE, ConversationId
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller, StatisticsReport
 from palaver.vocabulary.windows import WindowName
 
-from .. import operations
 from ..answers import answer
-from ..operations import Backend, Caller, StatisticsReport
 from ..queries import Query
 from .dialect import NATIVE
 

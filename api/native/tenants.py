@@ -6,12 +6,12 @@ from typing import Annotated
 
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
 from palaver.schemas.tenants import CapsChange, TenantInfo, TenantList
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend, Caller
 from ..signatures import InPath
 from .dialect import NATIVE
 

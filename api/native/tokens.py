@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
 from palaver.schemas.tokens import Token, TokenRequest
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend, Caller
 from .dialect import NATIVE
 
 

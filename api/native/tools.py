@@ -5,9 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from .. import operations
+from palaver import operations
+from palaver.operations import Backend, ToolState
+
 from ..answers import answer
-from ..operations import Backend, ToolState
 from .dialect import NATIVE
 
 

@@ -10,13 +10,13 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, UsageReport, UsageRow
+from palaver.operations.usage import GROUPS, Group
 from palaver.schemas.cells import as_cell
 
-from .. import operations
 from ..answers import answer, answer_text
 from ..headers import JSON, Offers
-from ..operations import Backend, UsageReport, UsageRow
-from ..operations.usage import GROUPS, Group
 from ..queries import Query
 from .dialect import NATIVE
 from .filters import names_of

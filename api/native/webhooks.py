@@ -7,6 +7,8 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
 from palaver.schemas.fields import Strict
 from palaver.schemas.webhooks import (
     DeliveryPage,
@@ -20,10 +22,8 @@ from palaver.schemas.webhooks import (
 )
 from palaver.vocabulary.webhooks import OVERLAP, DeliveryState
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend, Caller
 from ..queries import Number, Query
 from ..signatures import InPath
 from .dialect import NATIVE

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
+from palaver import operations
 from palaver.errors import FieldError, Refused, UnknownAgent
+from palaver.operations import Backend, Caller
 from palaver.schemas.agents import ServerAgent, split_reference
 from palaver.schemas.conversation import Conversation
 from palaver.schemas.fields import AgentReference
 from palaver.schemas.mcp_servers import tool_name
 
-from .. import operations
-from ..operations import Backend, Caller
 from .items import SERVER
 from .servers import is_elsewhere
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import orjson
 
+from palaver import operations
 from palaver.errors import FieldError, Refused, StateConflict
+from palaver.operations import Backend, Caller
 from palaver.schemas.actions import ApprovalDecision, Item, Steering, ToolOutput
 from palaver.schemas.content import parts_from, text_of
 from palaver.schemas.models import Run
 
-from .. import operations
 from ..lenient import refusing
-from ..operations import Backend, Caller
 from .begun import BegunResponse, RequestKey
 from .ids import ResponseId
 from .inputs import ClientInput

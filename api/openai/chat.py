@@ -9,16 +9,16 @@ import orjson
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import FieldError, Refused
+from palaver.operations import Backend, Caller
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.processes.tasks import end
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
-from .. import operations
 from ..answers import answer_json
 from ..headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
-from ..operations import Backend, Caller
-from ..operations.admission import AGENT_PROBLEMS
 from ..requests import below_root, request_id_of
 from ..streams import gone
 from .agents import agent_of, chat_options, options_of

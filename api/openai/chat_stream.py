@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import orjson
 
+from palaver import operations
 from palaver.events import EventKind
+from palaver.operations import Backend, Caller, StoredEvent
 from palaver.schemas.models import Run
 
-from .. import operations
-from ..operations import Backend, Caller, StoredEvent
 from ..streams import EventStream, Outlet
 from .completions import about, answer_of, finish_of, let_go, refusal_of, usage_of
 from .shown import KEEP_ALIVE, LATEST, QUIET

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
+from palaver import operations
 from palaver.errors import StateConflict
 from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
+from palaver.operations import Backend, Caller
 from palaver.schemas.arguments import as_json
 from palaver.schemas.models import Run, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
-from .. import operations
-from ..operations import Backend, Caller
 from .states import MODEL
 from .tables import FINISHES, INVALID_PROMPT, RATE_LIMIT_EXCEEDED, error_code
 

@@ -10,15 +10,15 @@ import orjson
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import FieldError, Refused
+from palaver.operations import Backend, Caller
 from palaver.schemas.conversation import Conversation, ConversationMessage, ConversationPatch, NewConversation
 from palaver.schemas.models import Message
 
-from .. import operations
 from ..answers import answer
 from ..audit import detail
 from ..lenient import refusing
-from ..operations import Backend, Caller
 from ..signatures import InPath
 from .dialect import OPENAI, ConversationInPath
 from .items import input_items

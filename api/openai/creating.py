@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import orjson
 
+from palaver import operations
 from palaver.errors import Refused, StateConflict, UnknownConversation, UnknownRun
+from palaver.operations import Backend, Caller, Until
 from palaver.schemas.conversation import Conversation, Fork
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 
-from .. import operations
-from ..operations import Backend, Caller, Until
 from ..validation import validate
 from .agents import agent_of, options_of
 from .answering import answer_calls, refuse_answers, refuse_past_question

@@ -11,11 +11,12 @@ import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from palaver.operations import Backend, Caller, keep_to_conversation, keep_to_run, read_conversation, read_run
+
 from ..auth import routed_path
 from ..dialects import Dialect
 from ..headers import JSON
 from ..openapi import ErrorFormat
-from ..operations import Backend, Caller, keep_to_conversation, keep_to_run, read_conversation, read_run
 from ..problems import Problem
 from ..queries import AnyQuery
 from ..requests import request_id_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from palaver.events import EventKind
+from palaver.operations import StoredEvent
 
-from ..operations import StoredEvent
 from .items import reasoning_item, summary_part, text_item, text_part
 from .shown import LATEST, SHARED, OpenText, ShownEvent, text_delta, thought_delta
 from .writing import ResponseWriter

@@ -6,11 +6,11 @@ from typing import Annotated, Final
 
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
 from palaver.schemas.agents import ServerAgent
 
-from .. import operations
 from ..answers import answer
-from ..operations import Backend, Caller
 from ..signatures import InPath
 from .agents import ON_SERVER, kept_agent, reference_of, unknown_agent
 from .dialect import OPENAI

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from palaver.events import EventKind
+from palaver.operations import StoredEvent
 from palaver.schemas.arguments import as_json
 from palaver.schemas.mcp_servers import own_label
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..operations import StoredEvent
 from .growing import GrowingItems
 from .ids import ResponseId
 from .items import (

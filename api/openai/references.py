@@ -8,13 +8,13 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from palaver import operations
 from palaver.errors import FieldError, Refused, UnknownConversation, UnknownRun
+from palaver.operations import Backend, Caller
 from palaver.schemas.models import Run
 from palaver.vocabulary.ids import is_id
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .. import operations
-from ..operations import Backend, Caller
 from .ids import ResponseId
 from .inputs import ClientInput, read_input
 from .projection import ResponseProjection

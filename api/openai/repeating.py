@@ -10,12 +10,12 @@ from typing import Annotated, Final
 import orjson
 from starlette.requests import Request
 
+from palaver import operations
 from palaver.errors import IdempotencyMismatch, Refused, UnknownRun
+from palaver.operations import Backend, Caller
 from palaver.vocabulary.ids import is_id
 
-from .. import operations
 from ..headers import Header
-from ..operations import Backend, Caller
 from .begun import BegunResponse, RequestKey
 from .creating import begin_response
 from .ids import ResponseId

@@ -9,15 +9,15 @@ from pydantic import Field, WithJsonSchema
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import StateConflict
+from palaver.operations import Backend, Caller, Until
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.vocabulary.lifecycle import RunStatus
 
-from .. import operations
 from ..answers import answer, answer_json
 from ..audit import detail
 from ..headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
-from ..operations import Backend, Caller, Until
-from ..operations.admission import AGENT_PROBLEMS
 from ..queries import AnyQuery, MaybeSequence
 from ..requests import below_root
 from .creating import await_end

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from ..operations import StoredEvent
+from palaver.operations import StoredEvent
+
 from .tables import ResponseStatus
 
 SPREAD: Final = 1000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from palaver import operations
 from palaver.errors import UnknownRun
+from palaver.operations import Backend
 from palaver.schemas.arguments import as_json
 from palaver.schemas.models import AgentSpec, Run, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
-from .. import operations
-from ..operations import Backend
 from .ids import ResponseId
 from .items import SERVER, approval_item, function_item
 from .projection import ResponseProjection

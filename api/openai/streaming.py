@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import orjson
 
+from palaver import operations
 from palaver.errors import Refused
 from palaver.events import EventKind
+from palaver.operations import Backend, StoredEvent
 from palaver.schemas.models import Run
 
-from .. import operations
 from ..headers import EVENT_STREAM
-from ..operations import Backend, StoredEvent
 from ..streams import EventStream, Outlet
 from .ids import ResponseId
 from .projection import ResponseProjection

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..operations import StoredEvent
+from palaver.operations import StoredEvent
+
 from .ids import ResponseId
 from .shown import SPREAD, ShownEvent
 

@@ -11,14 +11,14 @@ from uuid import UUID
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import NoRoom, NotDurable, Refused, StateConflict, UnknownConversation
+from palaver.operations import Backend, Caller
 from palaver.schemas.conversation import ConversationFilter, ConversationOrder, ConversationPatch
 from palaver.vocabulary.ids import uuid_of
 from palaver.vocabulary.limits import limit_of
 
-from .. import operations
 from ..lenient import LenientModel, refusing
-from ..operations import Backend, Caller
 from ..queries import AnyQuery, Number
 from .dialect import OPENHANDS, UUID_PATTERN, ConversationUuid, number_of
 from .followers import caught_up

@@ -9,16 +9,16 @@ from uuid import UUID, uuid4
 from pydantic import Field
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import FieldError, Refused
+from palaver.operations import Backend, Caller
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.conversation import Fork, NewConversation
 from palaver.schemas.models import AgentSpec
 from palaver.schemas.stuck_limits import StuckLimits
 from palaver.vocabulary.ids import uuid_of
 
-from .. import operations
 from ..lenient import LenientModel, refusing
-from ..operations import Backend, Caller
-from ..operations.admission import AGENT_PROBLEMS
 from .agents import RETRY_FIELDS, OpenHandsAgent, Policy, spec_of
 from .content import OpenHandsClientTool, OpenHandsContent, OpenHandsSecret, client_tools_of, user_message
 from .dialect import OPENHANDS, ConversationUuid

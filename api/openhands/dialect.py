@@ -14,15 +14,15 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Scope
 
+from palaver import operations
 from palaver.errors import FieldError, Refused
+from palaver.operations import Backend, Caller
 
-from .. import operations
 from ..answers import answer
 from ..auth import bearer
 from ..dialects import Dialect
 from ..headers import JSON
 from ..openapi import ErrorFormat
-from ..operations import Backend, Caller
 from ..problems import Problem
 from ..queries import AnyQuery
 from ..requests import request_id_of

@@ -19,11 +19,11 @@ import orjson
 from palaver.errors import ErrorClass
 from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
+from palaver.operations import LogEntry, StoredEvent
 from palaver.schemas.actions import ClientTool
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from palaver.vocabulary.limits import KIB
 
-from ..operations import LogEntry, StoredEvent
 from .content import client_action, shown
 from .ids import FIRST, action_id, event_id
 from .state import Generation

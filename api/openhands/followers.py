@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from palaver import operations
 from palaver.errors import StoreUnavailable, UnknownConversation
+from palaver.operations import Backend, SingleFlight
 from palaver.schemas.conversation import Conversation
-
-from .. import operations
-from ..operations import Backend, SingleFlight
 
 _WAIT: Final = 0.25
 """Seconds that an answer waits for sockets that are slower."""

@@ -12,13 +12,13 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from starlette.responses import Response
 
+from palaver import operations
 from palaver.errors import FieldError, Refused
+from palaver.operations import Backend
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.limits import limit_of
 
-from .. import operations
 from ..answers import answer_json
-from ..operations import Backend
 from ..queries import AnyQuery, Number, moment
 from .content import agents_tool, clients_tool
 from .dialect import OPENHANDS, ConversationUuid, EventUuid

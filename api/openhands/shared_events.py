@@ -9,7 +9,8 @@ from uuid import UUID
 
 import orjson
 
-from ..operations import LogEntry, StoredEvent
+from palaver.operations import LogEntry, StoredEvent
+
 from ..sockets import text_frame
 from .events import Writer
 from .state import Generation

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+from palaver import operations
 from palaver.errors import StateConflict, UnknownRun
+from palaver.operations import Backend, Caller
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.conversation import Conversation, ConversationPatch
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
-from .. import operations
-from ..operations import Backend, Caller
 from .content import announced, shown
 from .events import Writer
 from .state import ClientState, full_state

@@ -17,12 +17,12 @@ from uuid import UUID, uuid4
 import orjson
 from starlette.websockets import WebSocket
 
+from palaver import operations
 from palaver.errors import Refused, UnknownConversation, UnknownRun
 from palaver.events import DELTAS, EventKind
+from palaver.operations import Backend, EventSlice, LogEntry, StoredEvent
 from palaver.processes.tasks import end
 
-from .. import operations
-from ..operations import Backend, EventSlice, LogEntry, StoredEvent
 from ..requests import caller_of
 from ..sockets import CloseCodes, send_frame, text_frame, turns_of
 from .dialect import OPENHANDS, number_of

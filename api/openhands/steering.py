@@ -11,17 +11,17 @@ from uuid import UUID
 
 from pydantic import Field
 
+from palaver import operations
 from palaver.errors import FieldError, Refused, StateConflict, UnknownRun
+from palaver.operations import Backend, Caller, Until
 from palaver.schemas.actions import ApprovalDecision, Item, Pause, Resume, Stop
 from palaver.schemas.conversation import ConversationPatch
 from palaver.schemas.fields import AtMost, SecretName
 from palaver.schemas.models import Retry, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 
-from .. import operations
 from ..headers import IdempotencyKey
 from ..lenient import LenientModel
-from ..operations import Backend, Caller, Until
 from .agents import Policy, approvals
 from .content import OpenHandsContent, OpenHandsSecret, user_message
 from .dialect import ConversationUuid, OpenHandsSettings

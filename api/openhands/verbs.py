@@ -10,12 +10,12 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from palaver import operations
+from palaver.operations import Backend, Caller
+from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.vocabulary.scopes import Scope
 
-from .. import operations
 from ..lenient import LenientModel
-from ..operations import Backend, Caller
-from ..operations.admission import AGENT_PROBLEMS
 from . import steering
 from .creating import fork_conversation
 from .dialect import OPENHANDS, ConversationUuid, OpenHandsSettings

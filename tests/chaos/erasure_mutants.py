@@ -85,7 +85,7 @@ ERASURE_MUTANTS: Final = by_name(
         _API,
     ),
     _mutant(
-        "anybody erases", "api/operations/offboarding.py", "    if not caller.operator:\n", "    if False:\n", _API
+        "anybody erases", "palaver/operations/offboarding.py", "    if not caller.operator:\n", "    if False:\n", _API
     ),
 )
 

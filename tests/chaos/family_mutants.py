@@ -70,7 +70,7 @@ FAMILY_MUTANTS: Final = by_name(
     ),
     _mutant(
         "an agent below that the policy does not see",
-        "api/operations/admission/governing/trees.py",
+        "palaver/operations/admission/governing/trees.py",
         "policy.rules_for(tenant, node.agent) for node in",
         "policy.rules_for(tenant, node.agent) if node is tree else {} for node in",
         "tests/unit/test_api_subagents.py",

@@ -17,7 +17,7 @@ _KEY_SET: Final = "palaver/identity/key_set.py"
 _CLAIMS: Final = "palaver/identity/claims.py"
 _ISSUER: Final = "palaver/identity/issuer.py"
 _DOCUMENTS: Final = "palaver/identity/documents.py"
-_OPENING: Final = "api/operations/foreign_tokens.py"
+_OPENING: Final = "palaver/operations/foreign_tokens.py"
 
 
 def _mutant(name: str, test: str, file: str, old: str, new: str) -> TestedMutant:

@@ -25,7 +25,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str) -> TestedMutant
 PLANNED_MUTANTS: Final = by_name(
     _mutant(
         "a tick that is submitted under no key",
-        "api/operations/schedules/scheduler.py",
+        "palaver/operations/schedules/scheduler.py",
         "(await begin(self._backend, submission, caller, key=_key(claimed), voices=voices)).run_id",
         "(await begin(self._backend, submission, caller, voices=voices)).run_id",
         _TICK_KILLS,
@@ -46,14 +46,14 @@ PLANNED_MUTANTS: Final = by_name(
     ),
     _mutant(
         "an hour that comes twice, and so does a daily tick",
-        "api/operations/schedules/times.py",
+        "palaver/operations/schedules/times.py",
         "            if at > moment:\n",
         "            if at != moment:\n",
         "tests/unit/test_schedule_times.py",
     ),
     _mutant(
         "cells that are submitted before they are written",
-        "api/operations/batches/runner.py",
+        "palaver/operations/batches/runner.py",
         "advance(claimed, begun=begun, ended=ended)):\n                return",
         "advance(claimed, ended=ended)):\n                return\n"
         "            claimed.flight.update((each.cell, each) for each in begun)",
@@ -61,7 +61,7 @@ PLANNED_MUTANTS: Final = by_name(
     ),
     _mutant(
         "a batch without a window",
-        "api/operations/batches/runner.py",
+        "palaver/operations/batches/runner.py",
         "room = claimed.order.head.window - len(claimed.flight) + len(ended)",
         "room = claimed.order.head.window",
         _CELLS,

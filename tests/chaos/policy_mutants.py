@@ -15,7 +15,7 @@ _PERSONS: Final = "tests/contract/test_second_person.py"
 _AGENTS: Final = "tests/contract/test_agents.py"
 _SERVED: Final = "tests/unit/test_api_server_agents.py"
 _LUA: Final = "palaver/store/scripting/lua/"
-_GOVERNING: Final = "api/operations/admission/governing/"
+_GOVERNING: Final = "palaver/operations/admission/governing/"
 _RULES: Final = f"{_GOVERNING}rules.py"
 
 

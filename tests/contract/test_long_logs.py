@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from api.native.frames import frames
-from api.operations.watching import Sent, with_gaps
 from palaver.config.settings import Settings
+from palaver.operations.watching import Sent, with_gaps
 from palaver.schemas.models import Message
 from palaver.steps.leases import Delta
 from palaver.store import Store

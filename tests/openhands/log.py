@@ -8,9 +8,9 @@ from uuid import UUID
 
 import orjson
 
-from api.operations import LogEntry
 from palaver.errors import FACTS, ErrorClass
 from palaver.events import complete
+from palaver.operations import LogEntry
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.opaque import Opaque
 

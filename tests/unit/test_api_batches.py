@@ -14,11 +14,11 @@ from typing import Any
 import orjson
 import pytest
 
-from api.operations import Backend
-from api.operations.batches import runner
-from api.operations.batches.keeping import submission_of
-from api.operations.batches.runner import BatchRunner
 from palaver.errors import ErrorClass, Failure
+from palaver.operations import Backend
+from palaver.operations.batches import runner
+from palaver.operations.batches.keeping import submission_of
+from palaver.operations.batches.runner import BatchRunner
 from palaver.schemas.models import Message, Usage
 from palaver.steps.verdicts import Finish, GiveUp
 from palaver.store import Store

@@ -136,8 +136,8 @@ async def test_many_runs_are_done_in_one_request_and_a_hundred_are_named() -> No
 
 @pytest.mark.slow
 async def test_a_request_that_takes_long_says_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.operations.bulk._TIME", 0.0)
-    monkeypatch.setattr("api.operations.bulk._AT_ONCE", 20)
+    monkeypatch.setattr("palaver.operations.bulk._TIME", 0.0)
+    monkeypatch.setattr("palaver.operations.bulk._AT_ONCE", 20)
     async with world() as api:
         for _ in range(30):
             await api.submit()
@@ -156,7 +156,7 @@ async def test_the_limit_counts_what_the_filter_admits() -> None:
 
 
 async def test_a_request_that_takes_long_ends_though_the_filter_admits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.operations.bulk._TIME", 0.0)
+    monkeypatch.setattr("palaver.operations.bulk._TIME", 0.0)
     monkeypatch.setattr(
         "palaver.store.reading.finding.limit_of", lambda name: {"list_looked": 5}.get(name) or limit_of(name)
     )
@@ -172,7 +172,7 @@ async def test_a_request_that_takes_long_ends_though_the_filter_admits_nothing(m
 
 @pytest.mark.slow
 async def test_a_process_that_is_told_to_end_says_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.operations.bulk._AT_ONCE", 20)
+    monkeypatch.setattr("palaver.operations.bulk._AT_ONCE", 20)
     async with world() as api:
         for _ in range(30):
             await api.submit()
@@ -280,7 +280,7 @@ async def test_without_redis_on_the_way_it_is_to_be_repeated(monkeypatch: pytest
             return await cancel(*given, **more)
 
         monkeypatch.setattr(api.store.bulk, "cancel", going)
-        monkeypatch.setattr("api.operations.bulk._AT_ONCE", 10)
+        monkeypatch.setattr("palaver.operations.bulk._AT_ONCE", 10)
         assert_problem(
             await api.client.post("/v1/runs/actions", json={"action": "cancel", "all": True}), 503, "unavailable"
         )

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from api import operations
-from api.operations import Caller
+from palaver import operations
 from palaver.errors import Refused
+from palaver.operations import Caller
 from palaver.schemas.conversation import ConversationPatch, NewConversation
 from palaver.schemas.models import Message, ToolCall
 from palaver.schemas.opaque import Opaque

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from api.native.frames import frame, frames
-from api.operations import follow
 from api.streams import EventStream, Frames
 from palaver.config.settings import Settings
+from palaver.operations import follow
 from palaver.steps.leases import Delta
 from palaver.store.reading.events import StoredEvent
 from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world

@@ -214,7 +214,7 @@ async def test_without_redis_clients_are_asked_to_come_again(
 async def test_a_redis_that_does_not_answer_is_away_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("api.operations.backend._DEADLINE", 0.1)
+    monkeypatch.setattr("palaver.operations.backend._DEADLINE", 0.1)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from redis.asyncio import Redis
 
-from api.operations.measured import Measured
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
+from palaver.operations.measured import Measured
 from palaver.schemas.models import Message, ToolCall, Usage
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Continue, Finish, OpenCall, RetryAfter, ToolOutcome

@@ -16,9 +16,9 @@ from api.middleware import Access
 from api.native import NATIVE
 from api.native.bulk import BulkAction
 from api.native.control import CancelRequest
-from api.operations import StoredKeys
 from api.problems import CODES
 from palaver.events import EVENTS, EventKind
+from palaver.operations import StoredKeys
 from palaver.schemas.actions import RunInput
 from palaver.schemas.agents import NewAgent
 from palaver.schemas.models import Retry, Submission

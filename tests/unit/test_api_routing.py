@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from api.app import create_app
 from api.native.dialect import NATIVE
-from api.operations import Caller
 from api.routing import Handlers
+from palaver.operations import Caller
 from tests.unit.api_world import world
 
 ROUTES = [route for route in create_app().routes if isinstance(route, APIRoute)]

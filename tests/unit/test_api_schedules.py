@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from api.operations.schedules.bearers import caller_now
-from api.operations.schedules.scheduler import Scheduler
 from palaver.config.settings import ApiKey
 from palaver.errors import Refused
+from palaver.operations.schedules.bearers import caller_now
+from palaver.operations.schedules.scheduler import Scheduler
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.redis import schedule_keys
 from palaver.store.schedules.schedules import Bearer

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from api import operations
-from api.operations import Caller
-from api.operations.admission.judging.agents import kept_faults
+from palaver import operations
 from palaver.errors import Refused, StateConflict, UnknownAgent
+from palaver.operations import Caller
+from palaver.operations.admission.judging.agents import kept_faults
 from palaver.schemas.actions import Steering
 from palaver.schemas.agents import NewAgent
 from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation

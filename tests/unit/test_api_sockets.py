@@ -27,10 +27,10 @@ from api.gate import Gate
 from api.http11 import Http11
 from api.native import NATIVE
 from api.openhands import OPENHANDS, snapshot
-from api.operations import Backend
 from api.sockets import CloseCodes
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
+from palaver.operations import Backend
 from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import exceeded, limit_of
 from tests.unit.api_world import SETTINGS, World, world

@@ -12,9 +12,9 @@ import pytest
 from redis.exceptions import ConnectionError
 from starlette.types import Message
 
-from api.operations import stored_keys
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.operations import stored_keys
 from palaver.secrets.api_keys import new_api_key
 from palaver.store.access.api_keys import ApiKeys, KeyGrant, NewKey
 from palaver.vocabulary.ids import conversation_id

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from api import operations
-from api.operations import Caller
+from palaver import operations
 from palaver.errors import Refused
+from palaver.operations import Caller
 from palaver.schemas.models import Submission
 from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import AGENT, SETTINGS, World, assert_problem, world

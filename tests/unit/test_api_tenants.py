@@ -18,7 +18,7 @@ from api.native.dialect import RunId
 from api.native.links import run_json
 from api.openai import OPENAI
 from api.openhands import OPENHANDS
-from api.operations import Backend
+from palaver.operations import Backend
 from palaver.store.redis.reach import EVERYTHING, within
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.unit.api_world import BODY, assert_problem

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from api.operations.catalog import argument_faults
 from palaver.config.providers import Limits, Provider
 from palaver.errors import ConfigurationError, ErrorClass, Failure
+from palaver.operations.catalog import argument_faults
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import fleet_keys, single_flight
 from palaver.tools import ToolDeclaration, ToolSet, tool

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from api.operations import catalog
 from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError, NoWorker
+from palaver.operations import catalog
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.steps.verdicts import Postpone
 from palaver.store.fleet.fleet import KNOWN_FOR, WorkerReport

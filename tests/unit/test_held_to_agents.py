@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from api.operations import Caller
+from palaver.operations import Caller
 from palaver.processes.tasks import end
 from tests.unit.api_world import AGENT, World
 from tests.unit.test_api_tenants import OPERATIONS

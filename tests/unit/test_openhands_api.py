@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from api import operations
 from api.openhands import steering
+from palaver import operations
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, NoRoom, StateConflict, StoreUnavailable
 from palaver.schemas.models import Message, ToolCall

@@ -10,13 +10,13 @@ from typing import Any, get_args
 
 import pytest
 
-from api.operations.admission.faults import field_error
-from api.operations.admission.judging.agents import agent_faults, part_faults
-from api.operations.admission.lookup import Known
-from api.operations.admission.tree import AgentTree
 from palaver.config import providers
 from palaver.config.providers import Provider
 from palaver.errors import FieldError
+from palaver.operations.admission.faults import field_error
+from palaver.operations.admission.judging.agents import agent_faults, part_faults
+from palaver.operations.admission.lookup import Known
+from palaver.operations.admission.tree import AgentTree
 from palaver.schemas.grammars import STRICT, ToolGrammar
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.models import AgentSpec, Message, ToolCall

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from api.operations.schedules.keeping import times_of
+from palaver.operations.schedules.keeping import times_of
 from palaver.schemas.schedules import Timing
 from palaver.store.redis import keys, schedule_keys
 from tests.unit.api_world import AGENT, SETTINGS, World, world

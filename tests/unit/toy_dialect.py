@@ -11,16 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from api import operations
 from api.answers import answer
 from api.dialects import Dialect
 from api.headers import LastEventId
 from api.openapi import ErrorFormat
-from api.operations import Backend, Batches, Caller, StoredEvent
 from api.problems import Problem
 from api.queries import Query
 from api.signatures import InPath
 from api.streams import EventStream, Frames
+from palaver import operations
+from palaver.operations import Backend, Batches, Caller, StoredEvent
 from palaver.schemas.models import AgentSpec, Run, Submission
 
 LINES: Final = "application/x-ndjson"

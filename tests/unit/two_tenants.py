@@ -20,7 +20,7 @@ import pytest
 from fakeredis._socket._base import BaseFakeSocket
 
 from api.auth import CallerKeys
-from api.operations import Caller, StoredKeys
+from palaver.operations import Caller, StoredKeys
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.reading import records
 from palaver.store.redis import access_keys, batch_keys, schedule_keys
