@@ -27,7 +27,7 @@ from palaver.delivery.publishing import LoopPublisher
 from palaver.operations import Backend, Publishing, StoredKeys
 from palaver.operations.catalog import Catalog
 from palaver.operations.measured import Measured
-from palaver.operations.planned import carry_out
+from palaver.operations.planning_rules import say_rules
 from palaver.processes.tasks import end
 from palaver.processes.turns import Turns
 from palaver.steps.policies import load_policies
@@ -111,21 +111,21 @@ def create_app(
             policy=load_policy(chosen.policy) if policy is None else policy,
             dialect_settings=[read(dialect.settings) for dialect in app.state.dialects if dialect.settings],
         )
-        planned: asyncio.Task[None] | None = None
+        saying: asyncio.Task[None] | None = None
         watching = asyncio.create_task(backend.store.rewinds.watch())
         preflight = Preflight(chosen, "api")
         try:
             await backend.store.require_durability()
             if store is None:
                 preflight.start()
-                planned = asyncio.create_task(carry_out(backend), name="palaver-planned")
+                saying = asyncio.create_task(say_rules(backend), name="palaver-rules")
             with closing_on_signals(backend.closing):
                 yield
         finally:
             backend.closing.set()
             await end(watching)
-            if planned is not None:
-                await end(planned)
+            if saying is not None:
+                await end(saying)
             preflight.end()
             await stored_keys.close()
             if foreign is not None:

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from palaver.cli import options
 from palaver.cli.connection import Api, ApiAddress, say
+from palaver.cli.doing import lacked
 from palaver.cli.layout import print_list
 from palaver.cli.tables import console, since
 from palaver.cli.text import plain
@@ -230,7 +231,8 @@ def _table(batch: Batch) -> Table:
 
 def _progress(batch: Batch) -> str:
     runs = f"{batch.ended} of {batch.cells} runs have ended, {batch.in_flight} are under way"
-    return f"{batch.id} is {batch.state}: {runs}" + (f". {batch.reason}" if batch.reason else "")
+    more = (batch.reason, lacked(batch.waiting.code or "") if batch.waiting else None)
+    return ". ".join([f"{batch.id} is {batch.state}: {runs}", *filter(None, more)])
 
 
 def _write(results: Iterator[BatchResult], output: Path | None) -> None:

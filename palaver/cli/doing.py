@@ -13,7 +13,7 @@ from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.models import Run
 from palaver.vocabulary.addresses import host_and_port
 from palaver.vocabulary.lifecycle import StepState, WaitReason
-from palaver.vocabulary.step_kinds import KINDS
+from palaver.vocabulary.step_kinds import KINDS, MODEL
 
 _SILENT: Final = 10.0
 """Seconds without more of an answer after which that is said; leases are renewed, and this is told, every 5."""
@@ -237,6 +237,8 @@ def lacked(code: str) -> str:
     kind, _, name = one_line(code).partition(":")
     if kind == "refused_key":
         return f"the provider {name} refuses the key of the worker that took it"
+    if kind == "queue" and name == MODEL.queue:
+        return "no worker takes model steps: `palaver worker`"
     if kind == "queue":
         return f"no worker takes from the queue {name}: `palaver tools -Q {name}`"
     return f"no worker has {kind} {name}"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from palaver.cli import options
 from palaver.cli.connection import Api, say
+from palaver.cli.doing import lacked
 from palaver.cli.layout import print_list
 from palaver.cli.tables import console
 from palaver.cli.text import document, moment, one_line
@@ -158,6 +159,7 @@ def _show(to: Console, schedule: Schedule) -> None:
         "overlap": schedule.overlap,
         "missed": schedule.missed,
         "next": ", ".join(map(_time, schedule.next_times)) or _time(None, paused=schedule.paused),
+        "waits": lacked(schedule.waiting.code or "") if schedule.waiting else None,
         "by": schedule.updated_by,
     }
     for name, text in facts.items():

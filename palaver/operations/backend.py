@@ -15,7 +15,7 @@ from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.delivery.publishing import follow_up
-from palaver.errors import NotDurable, StateConflict, StoreUnavailable
+from palaver.errors import ErrorClass, NotDurable, StateConflict, StoreUnavailable, classify
 from palaver.operations.catalog import Catalog
 from palaver.operations.measured import Measured
 from palaver.schemas.models import Run
@@ -114,7 +114,7 @@ S = TypeVar("S", bound=BaseSettings)
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The ports of the API."""
+    """The ports of the use cases."""
 
     settings: Settings
     store: Store
@@ -129,10 +129,6 @@ class Backend:
     """Reads of runs that many may want at the same moment."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the process is to end: requests that wait are answered then."""
-    schedules_changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when this process has taken a schedule."""
-    batches_changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when this process has taken a batch, or a part of one."""
     dialect_settings: Sequence[BaseSettings] = ()
     """The settings of the dialects that are spoken."""
     _guests: dict[type[Guest], Guest] = field(default_factory=dict)
@@ -171,6 +167,15 @@ class Backend:
                 return await self.reads.read_now(run_id, lambda: within_deadline(self.store.runs.get(run_id)))
         except TimeoutError:
             raise StoreUnavailable from None
+
+    async def wake_planners(self) -> None:
+        """Let workers look at a schedule or a batch that was taken or changed. If that cannot be said, they look at it
+        within ten seconds."""
+        try:
+            await within_deadline(self.store.planning.wake())
+        except Exception as error:
+            if classify(error).error_class is not ErrorClass.STORAGE:
+                raise
 
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""

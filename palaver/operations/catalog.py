@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from palaver.errors import ErrorClass, FieldError, classify
 from palaver.schemas.json_pointers import pointer
+from palaver.schemas.models import Waiting
 from palaver.store import Store
 from palaver.store.fleet.tools import DeclaredSet
 from palaver.store.redis.single_flight import Fresh, SingleFlight
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import misfits
+from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 from palaver.vocabulary.step_kinds import MODEL
@@ -33,6 +35,7 @@ class Catalog:
         self._reads = SingleFlight(2)
         self._sets: Mapping[str, DeclaredSet] = {}
         self._tools = Fresh(self._reads, self._read_tools, _LASTS)
+        self._attended = Fresh(self._reads, store.fleet.taken_from, _LASTS)
         self._providers = Fresh(self._reads, store.fleet.providers, _LASTS)
 
     async def tools(self, wanted: Iterable[str] = ()) -> KnownTools | None:
@@ -45,6 +48,13 @@ class Catalog:
         """Return every provider that a worker can call, or could within the last hour; None if some workers do not
         report theirs. Those that are wanted as above. Raises what the store raises."""
         return await self._providers.get(lambda known: known is None or known >= {*wanted})
+
+    async def waiting(self) -> Waiting | None:
+        """Return what planned work waits for: workers that take model steps, if none is there. Raises what the store
+        raises."""
+        if MODEL.queue in await self._attended.get(lambda known: MODEL.queue in known):
+            return None
+        return Waiting(reason=WaitReason.NO_WORKER, code=f"queue:{MODEL.queue}")
 
     async def close(self) -> None:
         """Read no more."""

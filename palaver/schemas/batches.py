@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from palaver.schemas.fields import AgentReference, AtMost, Metadata, Strict, Tags
-from palaver.schemas.models import AgentSpec, Budget, Message
+from palaver.schemas.models import AgentSpec, Budget, Message, Waiting
 
 BatchState = Literal["open", "running", "cancelling", "cancelled", "failed", "done"]
 CellStatus = Literal["completed", "incomplete", "failed", "cancelled", "expired", "refused", "unknown"]
@@ -98,6 +98,8 @@ class Batch(BaseModel):
     state: BatchState
     reason: str | None = None
     """Why it was cancelled, if nobody asked for that; why it failed, or will."""
+    waiting: Waiting | None = None
+    """Why nobody goes on with it: ``no_worker``, no worker takes model steps."""
     items: int
     cells: int
     """Runs that there will be: items times agents times repeats."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from palaver.schemas.fields import AtMost, Metadata, ServerName, Tags
-from palaver.schemas.models import Budget, Message, Submission, WithAgent
+from palaver.schemas.models import Budget, Message, Submission, Waiting, WithAgent
 from palaver.vocabulary.step_kinds import USUAL_PRIORITY
 
 ScheduleName = ServerName
@@ -93,6 +93,8 @@ class ListedSchedule(Timing):
     """The next tick; None while it is paused, or if there is none any more."""
     waiting_since: datetime | None
     """The tick that is being carried out, or waits for the end of the run before it."""
+    waiting: Waiting | None = None
+    """Why nobody carries its ticks out: ``no_worker``, no worker takes model steps."""
     last_run_id: str | None
     """The run of the last tick that submitted one."""
     created_at: datetime

@@ -22,6 +22,7 @@ from palaver.store.conversations.server_lists import ServerLists
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.fleet import Fleet
 from palaver.store.fleet.measuring import Measuring
+from palaver.store.fleet.planning import Planning
 from palaver.store.fleet.providers import Providers
 from palaver.store.fleet.tools import Tools
 from palaver.store.fleet.turns import WaitingTenants
@@ -70,6 +71,7 @@ class Store:
         connection = cast(Connection, redis)
         scripts = Scripts(connection, settings, send=send)
         self._redis = redis
+        self._send = send
         self._durability = settings.durability
         self.scripts = scripts
         self.capacity = Capacity(connection, settings, taken=lambda: scripts.taken)
@@ -93,6 +95,7 @@ class Store:
         self.feeds = Feeds(connection, redis.channels if isinstance(redis, SharedClient) else None)
         self.conversation_feeds = ConversationFeeds(connection, self.feeds, self.runs)
         self.fleet = Fleet(connection, settings)
+        self.planning = Planning(connection, self.fleet)
         self.tools = Tools(connection)
         self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, self.rounds)
@@ -163,6 +166,10 @@ class Store:
             return cls(ClusterClient.of(settings.store_url, shared=shared, **waits), settings, send=send)
         pool = pool_of(settings.store_url, **waits)
         return cls((SharedClient if shared else Redis)(connection_pool=pool), settings, send=send)
+
+    def under(self, settings: Settings) -> Store:
+        """The same store under other settings, for whoever acts in the place of a process that has these."""
+        return Store(self._redis, settings, send=self._send)
 
     async def require_durability(self) -> None:
         """Ask the server for what PALAVER_DURABILITY needs. If it is away, nothing is known, and nothing is reported.

@@ -60,6 +60,13 @@ PLANNED_MUTANTS: Final = by_name(
         _CELLS,
     ),
     _mutant(
+        "workers that go by no policy",
+        "palaver/operations/planning_rules.py",
+        'OperatorPolicy.model_validate(found["policy"])',
+        "OperatorPolicy()",
+        "tests/unit/test_planning_rules.py",
+    ),
+    _mutant(
         "a batch without a window",
         "palaver/operations/batches/runner.py",
         "room = claimed.order.head.window - len(claimed.flight) + len(ended)",

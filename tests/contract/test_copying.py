@@ -135,7 +135,7 @@ def test_each_kind_of_key_has_its_part() -> None:
     parts = {kind: part_of(kind.replace("<owner>", "@:").encode()) for kind in kinds()}
     assert {kind for kind, part in parts.items() if part is None} == {
         *("{p00}:sender", "{p00}:promised", "palaver:workers", "palaver:worker:<id>"),
-        *("{palaver:workers}:sweepers", "{palaver:workers}:busy"),
+        *("{palaver:workers}:sweepers", "{palaver:workers}:busy", "{palaver:workers}:planning"),
         # Channels.
         *("palaver:cancel:<worker>", "palaver:providers"),
     }

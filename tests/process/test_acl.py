@@ -115,6 +115,30 @@ def test_agents_are_kept_under_the_shipped_users(guarded: Cluster) -> None:
     assert guarded.denied() == []
 
 
+def test_workers_carry_out_what_is_planned_under_the_shipped_users(guarded: Cluster) -> None:
+    """In the name of a key of the store, and with an agent on the server: they read both, and change neither."""
+    spec = {"model": "fake/tool-1", "tools": ["calculator"]}
+    assert guarded.http.put("/v1/agents/planned", json=spec).status_code in (200, 201)
+    made = guarded.http.post("/v1/keys", json={"name": "nightly", "scopes": ["runs:submit", "runs:read"]})
+    assert made.status_code == 201, made.text
+    bearer = {"Authorization": f"Bearer {made.json()['key']}"}
+    order = {"agents": ["planned"], "items": [{"input": "one"}, {"input": "two"}]}
+    batch = guarded.http.post("/v1/batches", json=order, headers=bearer)
+    assert batch.status_code == 201, batch.text
+    path = f"/v1/batches/{batch.json()['id']}"
+    eventually(lambda: guarded.http.get(path, headers=bearer).json()["state"] == "done")
+    assert guarded.http.get(path, headers=bearer).json()["totals"][0]["ended"] == {"completed": 2}
+    timing = {"every": 10, "run": {"agent": "planned", "input": "hello"}}
+    assert guarded.http.put("/v1/schedules/often", json=timing, headers=bearer).status_code == 201
+    _, kept = guarded.ask(lambda store: store.schedules.get("", "often"))
+    assert (kept.bearer.name, kept.bearer.kind) == ("nightly", "stored")
+    (tick, *_) = eventually(lambda: guarded.http.get("/v1/schedules/often", headers=bearer).json()["ticks"])
+    assert tick["outcome"] == "started"
+    assert guarded.http.delete("/v1/schedules/often", headers=bearer).status_code == 204
+    assert guarded.ended(tick["run_id"]).status == "completed"
+    assert guarded.denied() == []
+
+
 def test_what_no_worker_has_and_every_list_is_read_by_the_api(guarded: Cluster) -> None:
     lacking = guarded.submit("away/echo")
     guarded.saw(lacking, "run.waiting", reason="no_worker", code="key:NOBODY_HAS_IT")

@@ -18,12 +18,14 @@ from palaver.processes.failpoints import failpoint
 from palaver.processes.tasks import end
 from palaver.steps.leases import Renewal
 from palaver.store.fleet import first_look
+from palaver.vocabulary.step_kinds import MODEL
 
 from ..steps.active_step import ActiveStep, InterruptReason
 from ..steps.runtime import Runtime, is_store_outage
 from ..tracing import chores as tracing_chores
 from ..webhooks import chores as webhook_chores
 from .deaths import DeathWatch
+from .planned import PlannedWork
 from .sweeper import Sweeper
 
 log = logging.getLogger("palaver.workers.loops.keeper")
@@ -50,7 +52,8 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         runtime.settings.lease_seconds,
         first_look=first_look.suspects,
     )
-    keeper = Keeper(runtime, deaths)
+    planned = PlannedWork(runtime)
+    keeper = Keeper(runtime, deaths, planned.wake)
     chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, runtime.deltas.run]
     if not runtime.kind.isolated or runtime.limiter.guards_services:
         chores += [runtime.limiter.listen, runtime.limiter.renew_places]
@@ -68,6 +71,8 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         chores += [runtime.store.statistics.keep]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
         chores += webhook_chores(runtime.settings, runtime.store)
+        if runtime.kind is MODEL:
+            chores.append(planned.run)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
     try:
         yield runtime
@@ -107,9 +112,10 @@ async def watched(patience: float) -> AsyncIterator[None]:
 class Keeper:
     """Four chores on the worker's loop, apart from the steps: a step that blocks nothing cannot delay them."""
 
-    def __init__(self, runtime: Runtime, deaths: DeathWatch) -> None:
+    def __init__(self, runtime: Runtime, deaths: DeathWatch, planned: Callable[[], None]) -> None:
         self._runtime = runtime
         self._deaths = deaths
+        self._planned = planned
         self._cut = asyncio.Event()
 
     async def heartbeat(self) -> None:
@@ -162,7 +168,7 @@ class Keeper:
 
     async def listen(self) -> None:
         """Let runs go as they are cancelled: milliseconds, where ``heartbeat`` would need seconds."""
-        listener = self._runtime.store.fleet.cancels(self._runtime.worker_id, self._was_cut)
+        listener = self._runtime.store.fleet.cancels(self._runtime.worker_id, self._was_cut, self._planned)
         try:
             async for run in listener.listen():
                 failpoint("cancel.heard")

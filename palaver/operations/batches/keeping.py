@@ -20,6 +20,7 @@ from palaver.schemas.models import AgentSpec, Submission
 from palaver.store.batches.batches import BatchOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
+_GOING_ON: Final = frozenset({"open", "running", "cancelling"})
 _ID: Final = re.compile(r"batch_[0-9a-f]{24}")
 
 
@@ -68,7 +69,8 @@ async def append_items(backend: Backend, batch_id: str, body: MoreItems, caller:
 
 async def read_batch(backend: Backend, batch_id: str, caller: Caller) -> Batch:
     """Return a batch, and how far it is. Raises UnknownBatch."""
-    return await within_deadline(backend.store.batches.get(caller.tenant, _known(batch_id)))
+    batch = await within_deadline(backend.store.batches.get(caller.tenant, _known(batch_id)))
+    return (await _with_waiting([batch], backend))[0]
 
 
 async def list_batches(
@@ -77,7 +79,8 @@ async def list_batches(
     """Return a page of the caller's batches, the newest first. The cursor is the id behind which it begins."""
     if cursor and not _ID.fullmatch(cursor):
         raise Refused("invalid_cursor", "The cursor is not one that a list of batches gave.")
-    return await within_deadline(backend.store.batches.listed(caller.tenant, before=cursor or "", limit=limit))
+    listed, more = await within_deadline(backend.store.batches.listed(caller.tenant, before=cursor or "", limit=limit))
+    return await _with_waiting(listed, backend), more
 
 
 async def batch_results(
@@ -105,7 +108,7 @@ async def change_batch(backend: Backend, batch_id: str, verb: BatchVerb, caller:
         await _judged(backend, batch_id, (), caller)
     changing = backend.store.batches.change(caller.tenant, _known(batch_id), verb, by=caller.identity)
     await within_deadline(changing)
-    backend.batches_changed.set()
+    await backend.wake_planners()
     return await read_batch(backend, batch_id, caller)
 
 
@@ -159,7 +162,15 @@ async def _append(
 ) -> None:
     append, bearer = backend.store.batches.append, bearer_of_order(caller)
     await within_deadline(append(caller.tenant, batch_id, order, offset, items, complete=complete, bearer=bearer))
-    backend.batches_changed.set()
+    await backend.wake_planners()
+
+
+async def _with_waiting(batches: Sequence[Batch], backend: Backend) -> list[Batch]:
+    """Return them, with what those wait for that go on."""
+    if not any(each.state in _GOING_ON for each in batches):
+        return [*batches]
+    waiting = await within_deadline(backend.catalog.waiting())
+    return [each.model_copy(update={"waiting": waiting}) if each.state in _GOING_ON else each for each in batches]
 
 
 async def _judged(backend: Backend, batch_id: str, items: Sequence[BatchItem], caller: Caller) -> BatchOrder:

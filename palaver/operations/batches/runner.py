@@ -42,7 +42,7 @@ from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.telemetry.metrics import NANO
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-_log: Final = logging.getLogger("palaver.api")
+_log: Final = logging.getLogger("palaver.planned")
 _LOOK: Final = 10.0
 """The longest time between two looks, in seconds: for a batch that another process has taken."""
 _WAIT: Final = 1.0

@@ -1,1 +1,1 @@
-"""Schedules: kept by name, and carried out by whichever API process is there (ADR 0119)."""
+"""Schedules: kept by name, and carried out by whichever model worker is there (ADR 0119)."""

@@ -45,7 +45,7 @@ async def caller_now(backend: Backend, tenant: str, bearer: Bearer) -> Caller:
     match bearer.kind:
         case "stored":
             seconds = await within_deadline(backend.store.schedules.now()) / 1000
-            for record, _ in await within_deadline(backend.store.api_keys.list(tenant)):
+            for record in await within_deadline(backend.store.api_keys.granted(tenant)):
                 grant = record.grant
                 valid = record.expires_at is None or record.expires_at > seconds
                 allowed = "runs:submit" in grant.scopes and grant.conversation is None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeVar
 
 from palaver.errors import FieldError, Refused
 from palaver.operations.admission import admit_submission, refuse
@@ -20,6 +21,8 @@ from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule, Sch
 from palaver.store.reading.records import instant
 from palaver.store.schedules.schedules import ScheduleOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
+
+S = TypeVar("S", bound=ListedSchedule)
 
 _SHOWN: int = 5
 """Ticks that a schedule shows of those that come."""
@@ -56,13 +59,14 @@ async def keep_schedule(
         raise Refused.of_faults([FieldError("/run", "too_long", f"has more than {most} bytes, as JSON")])
     keeping = backend.store.schedules.keep(caller.tenant, name, order, body.timing, times.first(now), expected=expected)
     _, new = await within_deadline(keeping)
-    backend.schedules_changed.set()
+    await backend.wake_planners()
     return await read_schedule(backend, name, caller), new
 
 
 async def read_schedule(backend: Backend, name: str, caller: Caller) -> Schedule:
     """Return a schedule, with its next ticks. Raises UnknownSchedule: there is none of that name."""
     schedule, _ = await _read(backend, name, caller)
+    (schedule,) = await _with_waiting([schedule], backend)
     if schedule.next_at is None:
         return schedule
     begin = int(schedule.next_at.timestamp() * 1000) - 1
@@ -80,7 +84,8 @@ async def list_schedules(backend: Backend, caller: Caller, *, limit: int, cursor
         count_exceeded("cursor")
         raise Refused("invalid_cursor", "The cursor is longer than any that a list of schedules gave.")
     listed = await within_deadline(backend.store.schedules.list(caller.tenant, after=cursor or "", limit=limit))
-    return SchedulePage(tuple(listed.schedules), listed.last if listed.more else None)
+    shown = await _with_waiting(listed.schedules, backend)
+    return SchedulePage(tuple(shown), listed.last if listed.more else None)
 
 
 async def pause_schedule(backend: Backend, name: str, caller: Caller) -> Schedule:
@@ -107,7 +112,7 @@ async def resume_schedule(backend: Backend, name: str, caller: Caller) -> Schedu
     times = times_of(caller.tenant, name, schedule)
     following = times.first(await within_deadline(backend.store.schedules.now()))
     await within_deadline(backend.store.schedules.resume(caller.tenant, name, following, by=caller.name))
-    backend.schedules_changed.set()
+    await backend.wake_planners()
     return await read_schedule(backend, name, caller)
 
 
@@ -173,6 +178,16 @@ async def _check_run(run: ScheduledRun, backend: Backend, caller: Caller) -> Non
             raise Refused.of_faults([FieldError("/tags", "too_long", why)])
         refuse(ordered_faults(run.agent, "/agent"))
         await admit_submission(run.submission(), backend, caller)
+
+
+async def _with_waiting(schedules: Sequence[S], backend: Backend) -> list[S]:
+    """Return them, with what those wait for that go on."""
+    goes_on = [each.next_at is not None or each.waiting_since is not None for each in schedules]
+    waiting = await within_deadline(backend.catalog.waiting()) if any(goes_on) else None
+    if waiting is None:
+        return [*schedules]
+    pairs = zip(schedules, goes_on, strict=True)
+    return [each.model_copy(update={"waiting": waiting}) if goes else each for each, goes in pairs]
 
 
 async def _read(backend: Backend, name: str, caller: Caller) -> tuple[Schedule, ScheduleOrder]:

@@ -34,7 +34,7 @@ from palaver.store.redis.reach import within
 from palaver.store.schedules.schedules import NO_TICK
 from palaver.store.schedules.ticks import DueTick, TickClaim
 
-_log: Final = logging.getLogger("palaver.api")
+_log: Final = logging.getLogger("palaver.planned")
 _LOOK: Final = 10.0
 """The longest time between two looks, in seconds: for a schedule that another process has taken."""
 _AGAIN: Final = 5.0

@@ -93,10 +93,13 @@ class CancelListener:
     That somebody is subscribed to its channel is also how others see that the worker lives.
     """
 
-    def __init__(self, pubsub: PubSub, channel: str, on_reconnect: Callable[[], None]) -> None:
+    def __init__(
+        self, pubsub: PubSub, channel: str, on_reconnect: Callable[[], None], on_planned: Callable[[], None]
+    ) -> None:
         self._pubsub = pubsub
         self._channel = channel
         self._on_reconnect = on_reconnect
+        self._on_planned = on_planned
 
     async def listen(self) -> AsyncIterator[Interruption]:
         """Runs, for ever. Raises what Redis raises; start again then."""
@@ -110,6 +113,8 @@ class CancelListener:
                 if subscribed:
                     self._on_reconnect()
                 subscribed = True
+            elif message is not None and message["data"] == fleet_keys.PLANNED.encode():
+                self._on_planned()
             elif message is not None:
                 run_id = message["data"].decode()
                 yield Interruption(run_id.removeprefix(fleet_keys.PAUSE), run_id.startswith(fleet_keys.PAUSE))
@@ -267,13 +272,20 @@ class Fleet:
 
     async def taken_from(self) -> frozenset[str]:
         """The queues that a worker takes from which reported lately."""
+        return frozenset(queue for _, queues in await self.taking() for queue in queues)
+
+    async def taking(self) -> list[tuple[str, Sequence[str]]]:
+        """The workers that reported lately and take what comes, each with its queues."""
         ids = [member.decode() for member in await self._redis.zrange(fleet_keys.WORKERS, 0, -1)]
         pipeline = self._redis.pipeline(transaction=False)
         for worker_id in ids:
             pipeline.hmget(fleet_keys.worker(worker_id), ("queues", "draining", "refused"))
         reports = await pipeline.execute() if ids else []
-        taking = (queues for queues, draining, refused in reports if queues and draining != b"1" and not refused)
-        return frozenset(queue.decode() for queues in taking for queue in queues.split())
+        return [
+            (worker_id, queues.decode().split())
+            for worker_id, (queues, draining, refused) in zip(ids, reports, strict=True)
+            if queues and draining != b"1" and not refused
+        ]
 
     async def providers(self) -> frozenset[str] | None:
         """Providers that a worker can call, or could within the last hour; none if none has reported yet.
@@ -299,9 +311,15 @@ class Fleet:
             return None
         return frozenset(name.decode() for name in names)
 
-    def cancels(self, worker_id: str, on_reconnect: Callable[[], None] = lambda: None) -> CancelListener:
-        """A listener on one pub/sub connection of its own; ``on_reconnect`` is called when it was cut and is back."""
-        return CancelListener(self._redis.pubsub(), fleet_keys.cancel_channel(worker_id), on_reconnect)
+    def cancels(
+        self,
+        worker_id: str,
+        on_reconnect: Callable[[], None] = lambda: None,
+        on_planned: Callable[[], None] = lambda: None,
+    ) -> CancelListener:
+        """A listener on one pub/sub connection of its own; ``on_reconnect`` is called when it was cut and is back,
+        ``on_planned`` when a schedule or a batch is to be looked at."""
+        return CancelListener(self._redis.pubsub(), fleet_keys.cancel_channel(worker_id), on_reconnect, on_planned)
 
 
 def _untold(error: ResponseError) -> Exception:

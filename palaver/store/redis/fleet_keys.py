@@ -11,7 +11,8 @@ palaver:worker-providers zset  providers that workers can call, by time of repor
                             while it is there                                                  no TTL
 {palaver:workers}:busy hash  for each of many shards a number that is incremented when something happens there; a hint
                                                                                                no TTL
-palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
+{palaver:workers}:planning string  the rules that runs of schedules and batches are admitted by            no TTL
+palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go; that work was planned
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ WORKER_QUEUES = "palaver:worker-queues"
 WORKER_PROVIDERS = "palaver:worker-providers"
 SWEEPERS: Final = f"{{{WORKERS}}}:sweepers"
 BUSY: Final = f"{{{WORKERS}}}:busy"
+PLANNING_RULES: Final = f"{{{WORKERS}}}:planning"
 PAUSE = "pause "
 """Before a run's id on a worker's channel: abort its model call, but keep the lease."""
+PLANNED = "planned"
+"""In the place of a run's id there: a schedule or a batch is to be looked at. Older workers know no run of this id."""
 
 
 def worker(worker_id: str) -> str:

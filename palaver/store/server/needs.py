@@ -22,6 +22,7 @@ _AGENTS: Final = "{palaver:agents}:preflight"
 _WEBHOOKS: Final = "{palaver:webhooks}:preflight"
 _BATCHES: Final = "{palaver:batches}:preflight"
 _SCHEDULES: Final = "{palaver:schedules}:preflight"
+_KEYS: Final = "{palaver:keys}:key:preflight"
 _SHARED: Final = "{palaver:workers}:preflight"
 _CHANNEL: Final = f"{{p{all_shards(1)[0]}}}:feed:preflight"
 _BINDING: Final = "_kombu.binding.preflight"
@@ -94,7 +95,11 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         *_STORE,
         "client id",
         "client list",
+        f"get {_KEYS}",
+        f"hget {_AGENTS} f",
         f"hset {_WEBHOOKS} f 1",
+        f"hset {_BATCHES} f 1",
+        f"hset {_SCHEDULES} f 1",
         f"pubsub numsub {_CHANNEL}",
         f"zremrangebyrank {_KEY} 0 1",
     ),

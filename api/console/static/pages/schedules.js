@@ -29,6 +29,7 @@ export function Buttons({ schedule, reload }) {
 /** The state of a schedule. */
 export function State({ schedule }) {
   if (schedule.paused) return html`<${Status} status="paused" />`;
+  if (schedule.waiting) return html`<${Status} status="queued" word="waits" detail="for a worker" />`;
   if (schedule.waiting_since) return html`<${Status} status="queued" word="waits" detail="for the run before" />`;
   return html`<${Status} status="idle" word="planned" />`;
 }

@@ -1,0 +1,162 @@
+"""The rules of planned work: said by an API, and what a worker that was started with others goes by."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from palaver.cli.doing import lacked
+from palaver.config.policy import OperatorPolicy
+from palaver.config.presets import PRESETS
+from palaver.config.providers import Provider, load_providers
+from palaver.config.settings import ApiKey
+from palaver.operations import Backend
+from palaver.operations.planning_rules import PlanningBackend, rules_of
+from palaver.processes.tasks import end
+from palaver.steps.retry import RetryPolicy
+from palaver.store.fleet.fleet import WorkerReport
+from tests.unit.api_world import AGENT, SETTINGS, World, world
+
+API_KEY = "a-key-of-the-api-0123456789"
+PASSWORD = "a-password-of-an-endpoint"
+PROVIDER_KEY = "sk-a-key-of-a-provider"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[World]:
+    async with world() as made:
+        yield made
+
+
+@pytest.fixture
+def backend(api: World, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """That of an API with rules of every kind."""
+    monkeypatch.setenv("SOME_KEY", PROVIDER_KEY)
+    found: Backend = api.app.state.backend
+    keys = (ApiKey(SecretStr(API_KEY), "ann"), ApiKey(SecretStr(f"{API_KEY}-2")))
+    return replace(
+        found,
+        settings=SETTINGS.model_copy(
+            update={"api_keys": keys, "max_runs": 7, "inline_mcp_hosts": ("tools.example.com",)}
+        ),
+        policy=OperatorPolicy.model_validate(
+            {"rules": {"all": {"approvals": {"require": ["pay_*"], "approver": "other"}, "max_steps": 5}}}
+        ),
+        policies={"patient": RetryPolicy.parse({"patience": 60, "rules": {"timeout": {"attempts": 3}}})},
+        providers={
+            "keyed": Provider(
+                base_url="https://api.example.com/v1",
+                api_key_env="SOME_KEY",
+                prices={"*": {"input": 1.0, "output": 2.0}},
+                models=("large",),
+            ),
+            "login": Provider(base_url=f"https://me:{PASSWORD}@inner.example.com/v1"),
+        },
+    )
+
+
+@pytest.fixture
+async def worker(api: World) -> AsyncIterator[PlanningBackend]:
+    """What a worker has, which was started with nothing of that."""
+    made = PlanningBackend(api.app.state.backend.store, SETTINGS, api.app.state.backend.publisher)
+    yield made
+    await made.close()
+
+
+async def test_a_worker_goes_by_the_rules_of_the_api(backend: Backend, worker: PlanningBackend) -> None:
+    assert await worker.now() is None
+    await backend.store.planning.keep_rules(rules_of(backend))
+    found = await worker.now()
+    assert found is not None
+    assert found.policy == backend.policy
+    assert found.policies == backend.policies
+    assert (found.settings.max_runs, found.settings.inline_mcp_hosts) == (7, ("tools.example.com",))
+    assert [key.name for key in found.settings.api_keys] == ["ann", None]
+    assert found.settings.keyed
+    assert found.providers.keys() == backend.providers.keys()
+    assert found.providers["keyed"].prices == backend.providers["keyed"].prices
+    assert found.providers["keyed"].models == ("large",)
+    assert await worker.now() is found
+
+
+async def test_rules_that_change_are_other_rules(backend: Backend, worker: PlanningBackend) -> None:
+    await backend.store.planning.keep_rules(rules_of(backend))
+    first = await worker.now()
+    # An API that has not changed does not take back what a newer one says.
+    await backend.store.planning.keep_rules(rules_of(replace(backend, policies={})))
+    await backend.store.planning.keep_rules(rules_of(backend), again=True)
+    second = await worker.now()
+    assert first is not None
+    assert second is not None
+    assert (list(first.policies), list(second.policies)) == (["patient"], [])
+
+
+def test_no_secret_is_in_them(backend: Backend) -> None:
+    text = rules_of(backend).decode()
+    for secret in (API_KEY, PASSWORD, PROVIDER_KEY, "SOME_KEY"):
+        assert secret not in text
+    assert "inner.example.com/v1" in text
+
+
+@pytest.mark.parametrize("text", [b"[]", b"{", b'{"settings": {}}'])
+async def test_rules_of_a_newer_version_are_left_to_it(
+    backend: Backend, worker: PlanningBackend, text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    await backend.store.planning.keep_rules(text)
+    assert await worker.now() is None
+    assert await worker.now() is None
+    assert caplog.text.count("cannot be read here") == 1
+
+
+def test_every_provider_that_is_known_by_name_can_be_said(backend: Backend, tmp_path: Any) -> None:
+    table = tmp_path / "providers.toml"
+    known = [name for name, preset in PRESETS.items() if preset.base_url is not None]
+    table.write_text("".join(f'[providers."{name}"]\n' for name in known))
+    said = rules_of(replace(backend, providers=load_providers(table)))
+    for name in known:
+        assert f'"{name}"' in said.decode()
+
+
+async def test_a_worker_hears_of_what_was_planned_and_of_no_run(api: World) -> None:
+    heard = asyncio.Event()
+    listener = api.store.fleet.cancels("w-1", on_planned=heard.set)
+
+    async def listen() -> None:
+        async for run in listener.listen():
+            raise AssertionError(run)
+
+    listening = asyncio.create_task(listen())
+    await api.store.fleet.report(WorkerReport("w-1", ("model",), 0, 1, draining=False))
+    await api.store.fleet.report(WorkerReport("w-2", ("tools",), 0, 1, draining=False))
+    body = {"every": 3600, "run": {"agent": AGENT, "input": "hello"}}
+    # Until it listens.
+    while not heard.is_set():
+        assert (await api.client.put("/v1/schedules/often", json=body)).status_code in (200, 201)
+    assert not listening.done()
+    await end(listening)
+    await listener.close()
+
+
+async def test_a_schedule_says_that_no_worker_is_there(api: World) -> None:
+    body = {"every": 3600, "run": {"agent": AGENT, "input": "hello"}}
+    kept = await api.client.put("/v1/schedules/often", json=body)
+    waiting = kept.json()["waiting"]
+    assert (waiting["reason"], waiting["code"]) == ("no_worker", "queue:model")
+    assert lacked(waiting["code"]) == "no worker takes model steps: `palaver worker`"
+    (listed,) = (await api.client.get("/v1/schedules")).json()["data"]
+    assert listed["waiting"] == waiting
+    assert (await api.client.post("/v1/schedules/often/pause")).json()["waiting"] is None
+
+
+@pytest.mark.process
+def test_a_worker_loads_no_use_cases_until_something_is_planned() -> None:
+    program = "import sys, workers.loops.keeper; print([name for name in sys.modules if 'operations' in name])"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]"
