@@ -172,7 +172,7 @@ RESULTS: Mapping[str, tuple[Behaviour, str]] = {
     "a text in place of parts": (_with({"content": "x"}), "x"),
     "one part in place of parts": (_with({"content": {"type": "text", "text": "x"}}), "x"),
     "no parts": (_with({"content": None}), ""),
-    "a part that is none": (_with({"content": [1, "x", None]}), "[a part is left out: it is none"),
+    "a part that is none": (_with({"content": [1, "x", None]}), "[a part is left out: its type is not known]"),
     "an image that is none": (
         _with({"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]}),
         "[an image is left out: it is no base64]",
