@@ -101,6 +101,7 @@ BATCH_MUTANTS: Final = by_name(
     _mutant(
         "connections that were cut with the shared one are waited for",
         _LINE,
+        "            # Before those whose questions were on it ask there: a renewal has no time to wait twice.\n"
         "            await self.connection_pool.forget_idle()\n",
         "",
     ),

@@ -136,6 +136,8 @@ class StdioChannel:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await process.wait()
+            # What is read no further is not closed by its end; asyncio's process has no method for it.
+            process._transport.close()  # type: ignore[attr-defined]
 
     def _put(self, message: Message) -> None:
         assert self._process is not None
