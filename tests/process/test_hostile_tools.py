@@ -141,14 +141,23 @@ def test_the_truth_is_told_and_nothing_else_happens(hostile: Cluster, names: Seq
     for name, run_id in runs.items():
         error, said = {**ENDS, **OVERRUNS, **LEAVES, **ANSWERS}[name]
         ended(hostile, run_id)
-        assert told(hostile, run_id) == [error], name
         content = answers(hostile, run_id)[0].data["message"]["content"]
+        assert told(hostile, run_id) == [error], f"{name}: {content[:300]}"
         assert re.search(said, content), f"{name}: {content[:300]}"
         assert len(content) < 300_000
     works(hostile)
     eventually(lambda: not left_behind(), why=f"left behind: {left_behind()}")
     eventually(lambda: len(hostile.children_of("tools")) == 4, why="the pool is not whole")
     check_conversations(hostile, [beside, *runs.values()])
+
+
+def test_a_process_that_is_told_to_end_by_its_tool_is_lost_each_time(hostile: Cluster) -> None:
+    """The first signal raises SystemExit in the tool, a second one ends the process at once."""
+    for _ in range(6):
+        run_id = submit(hostile, "kills_its_group")
+        ended(hostile, run_id)
+        assert told(hostile, run_id) == ["tool_interrupted"], answers(hostile, run_id)[0].data
+    works(hostile)
 
 
 def test_what_means_something_to_the_engine_is_an_error_of_the_tool(hostile: Cluster) -> None:

@@ -30,6 +30,8 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Final
 
+from billiard.common import terminate_handler_fired
+
 from palaver.config.settings import Settings
 from palaver.processes.process_tree import below, children_of
 from palaver.secrets.redaction import add_secrets_everywhere, compared
@@ -223,7 +225,7 @@ class Child:
 
     def _do(self, job: _Job) -> None:
         answer: ToolAnswer = ""
-        error = None
+        error, told_before = None, terminate_handler_fired()
         try:
             self._in_tool = True
             try:
@@ -238,6 +240,10 @@ class Child:
             error = raised
         # Again: the interrupt may have come right before the assignment above.
         self._in_tool = False
+        if error is not None and terminate_handler_fired() and not told_before:
+            # The process was told to end amid the call, by the tool or by others: what came of the call is not known.
+            processes.kill(below(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
         if error is None:
             job.done.set_result(answer)
         elif isinstance(error, Interrupted) and not job.stopped:
