@@ -3,13 +3,15 @@ tools. The API has none of the workers' code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from palaver.errors import ErrorClass, FieldError, classify
+from palaver.schemas.batches import Batch
 from palaver.schemas.json_pointers import pointer
 from palaver.schemas.models import Waiting
+from palaver.schemas.schedules import ListedSchedule, Schedule
 from palaver.store import Store
 from palaver.store.fleet.tools import DeclaredSet
 from palaver.store.redis.single_flight import Fresh, SingleFlight
@@ -20,6 +22,7 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 from palaver.vocabulary.step_kinds import MODEL
 
+P = TypeVar("P", ListedSchedule, Schedule, Batch)
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """Declarations of tools by name. While a deployment rolls a tool may have several of them: the one seen last is
 first."""
@@ -49,12 +52,15 @@ class Catalog:
         report theirs. Those that are wanted as above. Raises what the store raises."""
         return await self._providers.get(lambda known: known is None or known >= {*wanted})
 
-    async def waiting(self) -> Waiting | None:
-        """Return what planned work waits for: workers that take model steps, if none is there. Raises what the store
-        raises."""
+    async def with_waiting(self, planned: Sequence[P], goes_on: Callable[[P], bool]) -> list[P]:
+        """Return schedules or batches; where no worker takes model steps, with ``waiting`` in those that go on. Raises
+        what the store raises."""
+        if not any(map(goes_on, planned)):
+            return list(planned)
         if MODEL.queue in await self._attended.get(lambda known: MODEL.queue in known):
-            return None
-        return Waiting(reason=WaitReason.NO_WORKER, code=f"queue:{MODEL.queue}")
+            return list(planned)
+        waiting = Waiting(reason=WaitReason.NO_WORKER, code=f"queue:{MODEL.queue}")
+        return [each.model_copy(update={"waiting": waiting}) if goes_on(each) else each for each in planned]
 
     async def close(self) -> None:
         """Read no more."""

@@ -70,7 +70,7 @@ async def append_items(backend: Backend, batch_id: str, body: MoreItems, caller:
 async def read_batch(backend: Backend, batch_id: str, caller: Caller) -> Batch:
     """Return a batch, and how far it is. Raises UnknownBatch."""
     batch = await within_deadline(backend.store.batches.get(caller.tenant, _known(batch_id)))
-    return (await _with_waiting([batch], backend))[0]
+    return (await within_deadline(backend.catalog.with_waiting([batch], _goes_on)))[0]
 
 
 async def list_batches(
@@ -80,7 +80,7 @@ async def list_batches(
     if cursor and not _ID.fullmatch(cursor):
         raise Refused("invalid_cursor", "The cursor is not one that a list of batches gave.")
     listed, more = await within_deadline(backend.store.batches.listed(caller.tenant, before=cursor or "", limit=limit))
-    return await _with_waiting(listed, backend), more
+    return await within_deadline(backend.catalog.with_waiting(listed, _goes_on)), more
 
 
 async def batch_results(
@@ -165,12 +165,8 @@ async def _append(
     await backend.wake_planners()
 
 
-async def _with_waiting(batches: Sequence[Batch], backend: Backend) -> list[Batch]:
-    """Return them, with what those wait for that go on."""
-    if not any(each.state in _GOING_ON for each in batches):
-        return [*batches]
-    waiting = await within_deadline(backend.catalog.waiting())
-    return [each.model_copy(update={"waiting": waiting}) if each.state in _GOING_ON else each for each in batches]
+def _goes_on(batch: Batch) -> bool:
+    return batch.state in _GOING_ON
 
 
 async def _judged(backend: Backend, batch_id: str, items: Sequence[BatchItem], caller: Caller) -> BatchOrder:

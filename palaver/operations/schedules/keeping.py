@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TypeVar
 
 from palaver.errors import FieldError, Refused
 from palaver.operations.admission import admit_submission, refuse
@@ -21,8 +20,6 @@ from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule, Sch
 from palaver.store.reading.records import instant
 from palaver.store.schedules.schedules import ScheduleOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
-
-S = TypeVar("S", bound=ListedSchedule)
 
 _SHOWN: int = 5
 """Ticks that a schedule shows of those that come."""
@@ -66,7 +63,7 @@ async def keep_schedule(
 async def read_schedule(backend: Backend, name: str, caller: Caller) -> Schedule:
     """Return a schedule, with its next ticks. Raises UnknownSchedule: there is none of that name."""
     schedule, _ = await _read(backend, name, caller)
-    (schedule,) = await _with_waiting([schedule], backend)
+    (schedule,) = await within_deadline(backend.catalog.with_waiting([schedule], _goes_on))
     if schedule.next_at is None:
         return schedule
     begin = int(schedule.next_at.timestamp() * 1000) - 1
@@ -84,7 +81,7 @@ async def list_schedules(backend: Backend, caller: Caller, *, limit: int, cursor
         count_exceeded("cursor")
         raise Refused("invalid_cursor", "The cursor is longer than any that a list of schedules gave.")
     listed = await within_deadline(backend.store.schedules.list(caller.tenant, after=cursor or "", limit=limit))
-    shown = await _with_waiting(listed.schedules, backend)
+    shown = await within_deadline(backend.catalog.with_waiting(listed.schedules, _goes_on))
     return SchedulePage(tuple(shown), listed.last if listed.more else None)
 
 
@@ -180,14 +177,8 @@ async def _check_run(run: ScheduledRun, backend: Backend, caller: Caller) -> Non
         await admit_submission(run.submission(), backend, caller)
 
 
-async def _with_waiting(schedules: Sequence[S], backend: Backend) -> list[S]:
-    """Return them, with what those wait for that go on."""
-    goes_on = [each.next_at is not None or each.waiting_since is not None for each in schedules]
-    waiting = await within_deadline(backend.catalog.waiting()) if any(goes_on) else None
-    if waiting is None:
-        return [*schedules]
-    pairs = zip(schedules, goes_on, strict=True)
-    return [each.model_copy(update={"waiting": waiting}) if goes else each for each, goes in pairs]
+def _goes_on(schedule: ListedSchedule) -> bool:
+    return schedule.next_at is not None or schedule.waiting_since is not None
 
 
 async def _read(backend: Backend, name: str, caller: Caller) -> tuple[Schedule, ScheduleOrder]:
