@@ -220,8 +220,7 @@ class Child:
         try:
             await runtime.publisher.close()
         finally:
-            processes.kill(below(os.getpid()))
-            os.kill(os.getpid(), signal.SIGKILL)
+            _end_with_all_below()
 
     def _do(self, job: _Job) -> None:
         answer: ToolAnswer = ""
@@ -242,8 +241,7 @@ class Child:
         self._in_tool = False
         if error is not None and terminate_handler_fired() and not told_before:
             # The process was told to end amid the call, by the tool or by others: what came of the call is not known.
-            processes.kill(below(os.getpid()))
-            os.kill(os.getpid(), signal.SIGKILL)
+            _end_with_all_below()
         if error is None:
             job.done.set_result(answer)
         elif isinstance(error, Interrupted) and not job.stopped:
@@ -331,6 +329,12 @@ def drain() -> None:
     if _drain_writer is not None:
         os.close(_drain_writer)
         _drain_writer = None
+
+
+def _end_with_all_below() -> None:
+    """End this process at once, and those that it started."""
+    processes.kill(below(os.getpid()))
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def heard() -> set[int]:
