@@ -225,13 +225,11 @@ class ApiKeys:
     async def list(self, tenant: str = "") -> Sequence[tuple[KeyRecord, int | None]]:
         """Return the keys of a tenant, the newest first, each with the Unix time of the minute in which it was last
         used, if it was."""
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(access_keys.api_keys(tenant), 0, -1)
-        (members,) = await pipeline.execute()
-        ids = [member.decode() for member in reversed(members)]
+        ids = await self._ids(tenant)
         if not ids:
             return []
         known = (await self.look(ids)).records
+        pipeline = self._redis.pipeline(transaction=False)
         for key_id in ids:
             pipeline.get(access_keys.api_key_used(key_id))
         used = await pipeline.execute()
@@ -246,13 +244,19 @@ class ApiKeys:
     async def granted(self, tenant: str) -> Sequence[KeyRecord]:
         """Return the keys of a tenant, the newest first, to a process that may read nothing else of what opens the
         API."""
+        ids = await self._ids(tenant)
+        pipeline = self._redis.pipeline(transaction=False)
+        for key_id in ids:
+            pipeline.get(access_keys.api_key(key_id))
+        texts = await pipeline.execute() if ids else ()
+        return [KeyRecord.of_json(text) for text in texts if text is not None]
+
+    async def _ids(self, tenant: str) -> Sequence[str]:
+        """The ids of a tenant's keys, the newest first."""
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.zrange(access_keys.api_keys(tenant), 0, -1)
         (members,) = await pipeline.execute()
-        for member in reversed(members):
-            pipeline.get(access_keys.api_key(member.decode()))
-        texts = await pipeline.execute() if members else ()
-        return [KeyRecord.of_json(text) for text in texts if text is not None]
+        return [member.decode() for member in reversed(members)]
 
     async def note_use(self, minutes: Mapping[str, int]) -> None:
         """Write in which minute each key was last used, by its id."""
