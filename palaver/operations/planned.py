@@ -23,7 +23,7 @@ _LOOK: Final = 10.0
 _AGAIN: Final = 5.0
 """The same, if one could not be had."""
 _DENIED: Final = 60.0
-"""The same, if that is for a reason that nobody has foreseen: each is a traceback in the log."""
+"""The same, if that is for an unforeseen reason: each is a traceback in the log."""
 
 
 async def carry_out(

@@ -99,7 +99,7 @@ class Batch(BaseModel):
     reason: str | None = None
     """Why it was cancelled, if nobody asked for that; why it failed, or will."""
     waiting: Waiting | None = None
-    """Why nobody goes on with it: ``no_worker``, no worker takes model steps."""
+    """Why it does not go on: ``no_worker``, no worker takes model steps."""
     items: int
     cells: int
     """Runs that there will be: items times agents times repeats."""

@@ -94,7 +94,7 @@ class ListedSchedule(Timing):
     waiting_since: datetime | None
     """The tick that is being carried out, or waits for the end of the run before it."""
     waiting: Waiting | None = None
-    """Why nobody carries its ticks out: ``no_worker``, no worker takes model steps."""
+    """Why its ticks are not carried out: ``no_worker``, no worker takes model steps."""
     last_run_id: str | None
     """The run of the last tick that submitted one."""
     created_at: datetime

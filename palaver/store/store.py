@@ -168,7 +168,7 @@ class Store:
         return cls((SharedClient if shared else Redis)(connection_pool=pool), settings, send=send)
 
     def under(self, settings: Settings) -> Store:
-        """The same store under other settings, for whoever acts in the place of a process that has these."""
+        """The same store under other settings, for use in the place of a process that has these."""
         return Store(self._redis, settings, send=self._send)
 
     async def require_durability(self) -> None:

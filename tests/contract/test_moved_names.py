@@ -1,4 +1,4 @@
-"""A name leads to another server: what was the primary is a replica, whose connections nobody closes."""
+"""A name leads to another server: what was the primary is a replica, whose connections stay open."""
 
 from __future__ import annotations
 

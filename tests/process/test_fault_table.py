@@ -40,7 +40,7 @@ LONG = 2000
 """Characters that a failure says of one case."""
 LATE = 30.0
 """Seconds that a call may come later than a tenth of its delay allows: the machine may be busy with other things. A
-retry that nobody delivers is not made at all."""
+retry that is not delivered is not made at all."""
 MOSTLY_LATE = 0.5
 """Seconds for most of them, beside what a first call takes: half of those after which a sweeper looks for steps that
 were delivered and are not taken, or are in a shard that is no more its own."""

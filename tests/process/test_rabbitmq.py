@@ -129,7 +129,7 @@ def test_a_broker_that_refuses_a_worker_is_a_line_a_second(cluster: Cluster, rig
             queues = cluster.http.get("/v1/queues").json()["data"]
             return any("login" in each["refused"] for queue in queues for each in queue["refused"])
 
-        eventually(named, why="nobody names the worker that is refused")
+        eventually(named, why="the worker that is refused is not named")
         assert "login" in cluster.http.get("/readyz").text
         assert cluster.ended(cluster.submit("echo")).status == "completed"
     finally:

@@ -24,7 +24,7 @@ def driver() -> DriverInfo:
 
 class _Leaving(AbstractConnection):
     """A connection that leaves a server which takes no writes, once it is given back: if the primary has become a
-    replica, its name leads elsewhere by now, and nobody closes what leads to the old one."""
+    replica, its name leads elsewhere by now, and what leads to the old one is never closed from there."""
 
     async def read_response(self, *arguments: Any, **options: Any) -> Any:
         """Read an answer."""
