@@ -213,11 +213,11 @@ def add_secrets(secrets: Secrets) -> None:
 
 
 def add_names(has_name: Callable[[str], bool]) -> None:
-    """Until the end of the ``redaction_scope`` that this is called in, take no text that ``has_name`` knows for a key:
-    names of tools may look like one."""
+    """Until the end of the ``redaction_scope`` that this is called in, take no text that ``has_name`` knows for a key,
+    too: names of tools may look like one."""
     names = _names.get()
     assert names is not None, "called outside of a redaction_scope"
-    names[:] = [has_name]
+    names.append(has_name)
 
 
 def is_name(text: str) -> bool:

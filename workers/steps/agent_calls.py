@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from palaver.errors import (
@@ -88,7 +89,7 @@ async def _end(attempt: Attempt, call: ToolCall, child: Run) -> Verdict:
         return await runtime.capabilities.left_to_others(runtime.store, SECRET_KEY, lease.lacking_for)
     except UnknownConversation:
         return _failed(call, ErrorClass.TOOL_ERROR, _GONE)
-    add_names(lambda name: attempt.has_tool(name) or _names_tool(child.agent, name))
+    add_names(partial(_names_tool, child.agent))
     return Continue(outcomes=(_outcome(call, child, lease, hidden),))
 
 
