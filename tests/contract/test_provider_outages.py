@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -19,25 +17,18 @@ from palaver.store.fleet.provider_states import Outage
 from palaver.store.fleet.providers import Cooling
 from palaver.store.redis import provider_keys
 from palaver.store.scripting.contracts.providers import Admitted, Wait
-from tests.waiting import aeventually
 
 NONE = Limits()
 REFUSED = Failure.of(ErrorClass.CONNECTION, code="connect_refused", provider=ProviderDetails("a", "echo"))
-INTERVAL = 0.2
+INTERVAL = 5.0
+"""Seconds between two probes: a stalled machine meets no turn. `probe` brings them."""
+LEASE = 15.0
 
 
 @pytest.fixture(scope="session")
 def settings() -> Settings:
-    """The usual ones, and probes follow each other closely."""
-    return Settings(redis_url="redis://127.0.0.1:1/0", shards=1, lease_seconds=1.0, probe_interval=INTERVAL)
-
-
-@pytest.fixture
-async def unhurried(redis: Any, settings: Settings) -> AsyncIterator[Store]:
-    """A store with probe turns far apart, so that a stalled machine meets none. `the_turn_comes` brings them."""
-    store = Store(redis, settings.model_copy(update={"probe_interval": 5.0, "lease_seconds": 15.0}))
-    yield store
-    await store.feeds.close()
+    """The usual ones, and probes that hold their turn for long."""
+    return Settings(redis_url="redis://127.0.0.1:1/0", shards=1, lease_seconds=LEASE, probe_interval=INTERVAL)
 
 
 async def fail(
@@ -58,22 +49,18 @@ async def admit(store: Store, call: str, gate: str = "a", limits: Limits = NONE)
     return await store.providers.admit(gate, call, limits, 0)
 
 
-async def probe(store: Store, call: str, gate: str = "a") -> Admitted:
-    """``call`` comes until it is the probe."""
-
-    async def begun() -> Admitted | None:
-        answer = await admit(store, call, gate)
-        return answer if isinstance(answer, Admitted) else None
-
-    answer = await aeventually(begun, every=0.02)
-    assert answer is not None
+async def probe(store: Store, redis: Any, call: str, gate: str = "a") -> Admitted:
+    """The turn of ``call`` comes, and it is the probe."""
+    await the_turn_comes(redis, gate)
+    answer = await admit(store, call, gate)
+    assert isinstance(answer, Admitted)
     assert answer.probes
     return answer
 
 
-async def the_turn_comes(redis: Any) -> None:
+async def the_turn_comes(redis: Any, gate: str = "a") -> None:
     """Time passes until the first of those who wait may probe."""
-    await redis.hset(provider_keys.of_gate("a").gate, "until", 1)
+    await redis.hset(provider_keys.of_gate(gate).gate, "until", 1)
 
 
 async def outages(store: Store) -> tuple[Outage, ...]:
@@ -121,24 +108,21 @@ async def test_one_request_that_fails_again_and_again_is_no_outage(store: Store)
     assert await admit(store, "other") == Admitted()
 
 
-async def test_one_call_probes_and_its_failure_leaves_it_open(unhurried: Store, redis: Any) -> None:
-    store = unhurried
+async def test_one_call_probes_and_its_failure_leaves_it_open(store: Store, redis: Any) -> None:
     await break_down(store)
-    await the_turn_comes(redis)
-    await probe(store, "f4")
+    await probe(store, redis, "f4")
     assert isinstance(await admit(store, "f5"), Wait)
     again = await fail(store, "f4")
     # It has begun: it waits behind all others now.
     assert again is not None
     others = [await admit(store, f"f{i}") for i in (5, 6, 7)]
     assert all(isinstance(each, Wait) and each.seconds < again.seconds for each in others)
-    await the_turn_comes(redis)
-    await probe(store, "f5")
+    await probe(store, redis, "f5")
     (outage,) = await outages(store)
     assert outage.waiting == 3
 
 
-async def test_who_looks_whether_its_turn_has_come_does_not_take_it(store: Store) -> None:
+async def test_who_looks_whether_its_turn_has_come_does_not_take_it(store: Store, redis: Any) -> None:
     await break_down(store)
 
     async def look(call: str) -> Admitted | Wait:
@@ -148,23 +132,18 @@ async def test_who_looks_whether_its_turn_has_come_does_not_take_it(store: Store
     assert isinstance(waits, Wait)
     assert waits.code == "outage"
 
-    async def turn_has_come() -> bool:
-        return await look("f4") == Admitted()
-
-    await aeventually(turn_has_come, every=0.02)
+    await the_turn_comes(redis)
     assert await look("f4") == Admitted()
-    await probe(store, "f4")
+    assert await look("f4") == Admitted()
+    await probe(store, redis, "f4")
     assert isinstance(await look("f5"), Wait)
 
 
 async def test_the_answer_to_a_probe_closes_it_and_wakes_nobody_but_the_first_of_those_who_wait(
-    unhurried: Store, redis: Any
+    store: Store, redis: Any
 ) -> None:
-    store = unhurried
     await break_down(store)
-    await the_turn_comes(redis)
-    # First: when its turn comes, whoever asks would be the probe.
-    await probe(store, "f4")
+    await probe(store, redis, "f4")
     waiting = [f"w{i}" for i in range(40)]
     for call in waiting:
         assert isinstance(await admit(store, call), Wait)
@@ -216,9 +195,11 @@ async def test_an_outage_that_was_none_does_not_shorten_a_cool_down(store: Store
     assert 50 < answer.seconds <= 65
 
 
-async def test_a_probe_that_fails_confirms_it_and_any_answer_after_that_begins_the_ramp(store: Store) -> None:
+async def test_a_probe_that_fails_confirms_it_and_any_answer_after_that_begins_the_ramp(
+    store: Store, redis: Any
+) -> None:
     await break_down(store)
-    await probe(store, "f4")
+    await probe(store, redis, "f4")
     await fail(store, "f4")
     await store.providers.report_answer("a", "other")
     assert await outages(store) == ()
@@ -226,33 +207,37 @@ async def test_a_probe_that_fails_confirms_it_and_any_answer_after_that_begins_t
     assert sum(isinstance(each, Admitted) for each in answers) < 20
 
 
-async def test_a_probe_whose_worker_died_is_replaced_after_a_lease(store: Store) -> None:
+async def test_a_probe_whose_worker_died_is_replaced_after_a_lease(store: Store, redis: Any) -> None:
     await break_down(store)
-    await probe(store, "f4")
+    await probe(store, redis, "f4")
     answer = await admit(store, "f5")
     assert isinstance(answer, Wait)
-    assert INTERVAL < answer.seconds <= 1.0
-    await probe(store, "f5")
+    assert INTERVAL < answer.seconds <= LEASE
+    await redis.hset(provider_keys.of_gate("a").gate, "probing", 1)
+    await probe(store, redis, "f5")
     # What the first one brings after all is an answer, and a failure of it ends no probe of another's.
     await fail(store, "f4")
     assert isinstance(await admit(store, "f6"), Wait)
 
 
-async def test_a_probe_that_goes_on_is_held_and_one_that_was_broken_off_given_back(store: Store) -> None:
+async def test_a_probe_that_goes_on_is_held_and_one_that_was_broken_off_given_back(store: Store, redis: Any) -> None:
+    gate = provider_keys.of_gate("a").gate
     await break_down(store)
-    await probe(store, "f4")
-    for _ in range(8):
-        await asyncio.sleep(INTERVAL)
-        await store.providers.renew_places("a", ["f4"])
-        assert isinstance(await admit(store, "f5"), Wait)
+    await probe(store, redis, "f4")
+    half_over = float(await redis.hget(gate, "probing")) - LEASE * 500
+    await redis.hset(gate, "probing", half_over)
+    await store.providers.renew_places("a", ["f4"])
+    assert float(await redis.hget(gate, "probing")) >= half_over + LEASE * 500
+    assert isinstance(await admit(store, "f5"), Wait)
+    await the_turn_comes(redis)
     woken = await store.providers.release("a", "f4", NONE, tokens=0, used=0)
     assert "f5" in woken
-    await probe(store, "f5")
+    await probe(store, redis, "f5")
 
 
-async def test_who_was_woken_and_is_gone_gives_its_turn_to_the_next(store: Store) -> None:
+async def test_who_was_woken_and_is_gone_gives_its_turn_to_the_next(store: Store, redis: Any) -> None:
     await break_down(store)
-    await probe(store, "f4")
+    await probe(store, redis, "f4")
     for call in (*(f"gone{i}" for i in range(30)), "last"):
         assert isinstance(await admit(store, call), Wait)
     woken = list(await store.providers.report_answer("a", "f4"))
@@ -264,7 +249,7 @@ async def test_who_was_woken_and_is_gone_gives_its_turn_to_the_next(store: Store
     assert "last" in seen
 
 
-async def test_a_model_that_is_out_leaves_the_others_of_its_provider_alone(store: Store) -> None:
+async def test_a_model_that_is_out_leaves_the_others_of_its_provider_alone(store: Store, redis: Any) -> None:
     await break_down(store, "a/big/one")
     assert isinstance(await admit(store, "x", "a/big/one"), Wait)
     assert await admit(store, "x", "a") == Admitted()
@@ -277,7 +262,7 @@ async def test_a_model_that_is_out_leaves_the_others_of_its_provider_alone(store
     assert heard.limit_key == "a/big/one"
     assert heard.failing_for is not None
     assert await anext(news) is None
-    await probe(store, "x", "a/big/one")
+    await probe(store, redis, "x", "a/big/one")
     await store.providers.report_answer("a/big/one", "x")
     while isinstance(heard, Cooling) and heard.failing_for is not None:
         heard = await anext(news)
@@ -289,14 +274,14 @@ async def test_a_model_that_is_out_leaves_the_others_of_its_provider_alone(store
 async def test_every_key_of_an_outage_goes_away_by_itself(store: Store, redis: Any) -> None:
     await fail(store, "f0", gate="a/m")
     await break_down(store)
-    await probe(store, "f4", "a")
+    await probe(store, redis, "f4")
     for name in [key async for key in redis.scan_iter("{palaver:provider:*")]:
         assert 0 < await redis.ttl(name) <= 1300, name
 
 
-async def test_a_limit_holds_for_a_probe_as_well(store: Store) -> None:
+async def test_a_limit_holds_for_a_probe_as_well(store: Store, redis: Any) -> None:
     await break_down(store)
-    await asyncio.sleep(INTERVAL)
+    await the_turn_comes(redis)
     narrow = replace(NONE, max_in_flight=1)
     first = await admit(store, "f4", "a", narrow)
     assert isinstance(first, Admitted)
