@@ -27,14 +27,14 @@ from palaver.telemetry.logs import serve_json
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.limits import limit_of
 
-from .access_log import ACCESS
 from .app import create_app, require_redis
-from .descriptors import PacedListener
-from .gate import process_gate
-from .hosts import refuse_open_bind
-from .http11 import Http11
-from .listening import LosslessServer, handed_over
-from .logs import configuration
+from .edge.descriptors import PacedListener
+from .edge.gate import process_gate
+from .edge.http11 import Http11
+from .edge.listening import LosslessServer, handed_over
+from .http.access_log import ACCESS
+from .http.hosts import refuse_open_bind
+from .http.logs import configuration
 
 log = logging.getLogger("palaver.api")
 _uvicorn_log = logging.getLogger("uvicorn.error")

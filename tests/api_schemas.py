@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
-from api.openapi import Schemas
+from api.kit.openapi import Schemas
 
 
 def describe_once() -> None:

@@ -12,12 +12,12 @@ from starlette.responses import Response
 from palaver import operations
 from palaver.operations import Backend, Caller
 
-from ..dialects import Dialect, event_table
-from ..headers import JSON
-from ..openapi import ErrorFormat
-from ..problems import Problem
-from ..requests import request_id_of
-from ..signatures import InPath
+from ..http.headers import JSON
+from ..http.problems import Problem
+from ..http.requests import request_id_of
+from ..kit.dialects import Dialect, event_table
+from ..kit.openapi import ErrorFormat
+from ..kit.signatures import InPath
 from .projection import HANDLERS
 from .tables import TABLES
 

@@ -12,8 +12,8 @@ from palaver.events import DELTAS as DELTA_KINDS
 from palaver.operations import Backend, Batches, Caller, StoredEvent
 from palaver.schemas.models import Run
 
-from ..projections import KEEP_ALIVE, ProjectionOutlet
-from ..streams import EventStream
+from ..kit.projections import KEEP_ALIVE, ProjectionOutlet
+from ..kit.streams import EventStream
 from .frames import DELTAS, AgDelta, AgEvent, written
 from .messages import results_in, said_in, snapshot_of
 from .projection import RunProjection

@@ -10,7 +10,7 @@ import orjson
 from palaver.events import EventKind
 from palaver.operations import StoredEvent
 
-from ..streams import Frames
+from ..kit.streams import Frames
 
 AgEvent = dict[str, Any]
 """An event, as JSON has it: what there is nothing to say about is not there."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..shown_run import OpenCalls
+from ..kit.shown_run import OpenCalls
 from .frames import AgEvent, interrupt_id
 
 ANSWER: Final[Mapping[str, Any]] = MappingProxyType(

@@ -18,7 +18,7 @@ from palaver.schemas.arguments import as_json
 from palaver.schemas.content import inline_data
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from ..shown_run import Content, text_in
+from ..kit.shown_run import Content, text_in
 from .frames import AgEvent, call_name, message_id, result_id
 
 _AHEAD: Final = 8

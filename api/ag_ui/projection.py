@@ -16,7 +16,7 @@ from palaver.events import EventKind
 from palaver.operations import StoredEvent
 from palaver.schemas.arguments import as_json
 
-from ..shown_run import OpenCalls, ShownText, failure_sentence, status_in, text_in
+from ..kit.shown_run import OpenCalls, ShownText, failure_sentence, status_in, text_in
 from .frames import DELTAS, VERSION, AgDelta, AgEvent, call_name, message_id, result_id
 from .interrupts import Interrupts
 from .messages import result_text

@@ -17,9 +17,9 @@ from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.ids import is_id
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..audit import detail, only_read
-from ..headers import EVENT_STREAM
-from ..signatures import AgentInPath
+from ..http.audit import detail, only_read
+from ..http.headers import EVENT_STREAM
+from ..kit.signatures import AgentInPath
 from .dialect import AG_UI, PREFIX, conversation_of_thread
 from .following import stream_of
 from .frames import STREAM, VERSION, written

@@ -12,9 +12,9 @@ from palaver import operations
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
 from palaver.operations import Backend, Caller
 
-from ..answers import answer
-from ..audit import detail
-from ..lenient import LATE
+from ..http.answers import answer
+from ..http.audit import detail
+from ..kit.lenient import LATE
 from .dialect import AG_UI, PREFIX, ThreadInPath, conversation_of_thread
 
 

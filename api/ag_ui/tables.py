@@ -9,8 +9,8 @@ from typing import Final, get_args
 from palaver.errors import UserAction
 from palaver.vocabulary.lifecycle import StopReason
 
-from ..dialects import ClosedTable
-from ..shown_run import ADVICE
+from ..kit.dialects import ClosedTable
+from ..kit.shown_run import ADVICE
 
 OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -16,7 +16,7 @@ from palaver.schemas.fields import AgentReference
 from palaver.schemas.models import Message
 from palaver.vocabulary.limits import KIB, limit_of
 
-from ..lenient import LenientModel, refusing, refusing_at
+from ..kit.lenient import LenientModel, refusing, refusing_at
 from .dialect import ThreadId
 
 _ID: Final = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ..shown_run import OpenCalls
+from ..kit.shown_run import OpenCalls
 from .chunks import Chunk
 from .values import input_of, question_of
 

@@ -16,9 +16,9 @@ from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.ids import is_id
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..audit import detail
-from ..headers import EVENT_STREAM
-from ..signatures import AgentInPath
+from ..http.audit import detail
+from ..http.headers import EVENT_STREAM
+from ..kit.signatures import AgentInPath
 from .chunks import STREAM
 from .dialect import AI_SDK, conversation_of_chat
 from .following import stream_of

@@ -10,7 +10,7 @@ import orjson
 from palaver.events import EventKind
 from palaver.operations import StoredEvent
 
-from ..streams import Frames
+from ..kit.streams import Frames
 
 Chunk = dict[str, Any]
 """A chunk, as JSON has it: what there is nothing to say about is not there, for null ends the stream."""

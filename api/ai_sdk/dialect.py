@@ -11,11 +11,11 @@ from starlette.responses import Response
 from palaver import operations
 from palaver.operations import Backend, Caller
 
-from ..dialects import Dialect, event_table
-from ..openapi import ErrorFormat
-from ..problems import Problem
-from ..requests import request_id_of
-from ..signatures import InPath
+from ..http.problems import Problem
+from ..http.requests import request_id_of
+from ..kit.dialects import Dialect, event_table
+from ..kit.openapi import ErrorFormat
+from ..kit.signatures import InPath
 from .projection import HANDLERS
 from .tables import CLASSES, TABLES
 

@@ -10,7 +10,7 @@ from palaver.events import EventKind
 from palaver.operations import Backend, StoredEvent
 from palaver.schemas.models import Run
 
-from ..projections import ProjectedStream, ProjectionOutlet
+from ..kit.projections import ProjectedStream, ProjectionOutlet
 from .chunks import DELTAS, DONE, HEADERS, NO_DELTA, Chunk, DeltaFrame, written
 from .projection import ChatProjection
 

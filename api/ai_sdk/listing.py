@@ -16,10 +16,10 @@ from palaver.errors import UnknownConversation, UnknownRun
 from palaver.operations import Backend, LogEntry
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from ..answers import answer_json
-from ..lenient import LATE
-from ..queries import FARTHEST, Number, Query
-from ..signatures import AgentInPath
+from ..http.answers import answer_json
+from ..http.queries import FARTHEST, Number, Query
+from ..kit.lenient import LATE
+from ..kit.signatures import AgentInPath
 from .assembly import AssembledMessage
 from .dialect import AI_SDK, ChatInPath, conversation_of_chat
 from .projection import ChatProjection

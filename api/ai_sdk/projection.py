@@ -15,7 +15,7 @@ from palaver.events import EventKind
 from palaver.operations import StoredEvent
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..shown_run import OpenCalls, ShownText, text_in
+from ..kit.shown_run import OpenCalls, ShownText, text_in
 from .awaited import AwaitedCalls, below, input_chunk
 from .chunks import DELTAS, Chunk, DeltaFrame, part_id
 from .statuses import error_text, status_chunk

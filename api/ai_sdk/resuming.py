@@ -16,11 +16,11 @@ from palaver.operations import Backend, Caller
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.models import Run
 
-from ..answers import answer
-from ..audit import detail
-from ..headers import EVENT_STREAM
-from ..lenient import LATE
-from ..signatures import AgentInPath
+from ..http.answers import answer
+from ..http.audit import detail
+from ..http.headers import EVENT_STREAM
+from ..kit.lenient import LATE
+from ..kit.signatures import AgentInPath
 from .chunks import STREAM
 from .dialect import AI_SDK, ChatInPath, conversation_of_chat
 from .following import stream_of

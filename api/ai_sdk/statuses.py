@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..shown_run import failure_sentence, status_in
+from ..kit.shown_run import failure_sentence, status_in
 from .chunks import Chunk
 from .tables import STATUSES, WAITS
 

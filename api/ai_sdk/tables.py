@@ -9,9 +9,9 @@ from typing import Final, get_args
 from palaver.errors import UserAction
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 
-from ..dialects import ClosedTable
-from ..problems import CODES
-from ..shown_run import ADVICE
+from ..http.problems import CODES
+from ..kit.dialects import ClosedTable
+from ..kit.shown_run import ADVICE
 
 WAITS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -11,7 +11,7 @@ import orjson
 
 from palaver.schemas.content import inline_data
 
-from ..shown_run import Content
+from ..kit.shown_run import Content
 
 
 def parts_of(content: Content) -> list[dict[str, Any]]:

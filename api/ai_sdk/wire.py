@@ -14,7 +14,7 @@ from palaver.schemas.fields import Metadata, Strict, Tags
 from palaver.schemas.models import Message, OnConflict
 from palaver.vocabulary.limits import limit_of
 
-from ..lenient import LATE, refusing_at
+from ..kit.lenient import LATE, refusing_at
 from .dialect import ChatId
 
 _ID: Final = 200

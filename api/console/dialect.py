@@ -11,12 +11,12 @@ from urllib.parse import quote
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 
-from ..auth import routed_path
-from ..dialects import Dialect, Page
-from ..native.problems import MEDIA_TYPE, PROBLEM, respond
-from ..openapi import ErrorFormat
-from ..problems import Problem
-from ..requests import request_id_of
+from ..http.auth import routed_path
+from ..http.problem_json import MEDIA_TYPE, PROBLEM, respond
+from ..http.problems import Problem
+from ..http.requests import request_id_of
+from ..kit.dialects import Dialect, Page
+from ..kit.openapi import ErrorFormat
 from .files import StaticFile, fingerprint, read_folder
 
 PREFIX: Final = "/console"

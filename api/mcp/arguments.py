@@ -11,9 +11,9 @@ from palaver.operations import Backend
 from palaver.schemas.fields import AgentReference, AtMost, Strict
 from palaver.vocabulary.limits import KIB
 
-from ..lenient import LATE
-from ..queries import FARTHEST
-from ..validation import validate
+from ..http.queries import FARTHEST
+from ..http.validation import validate
+from ..kit.lenient import LATE
 
 A = TypeVar("A", bound="Arguments")
 

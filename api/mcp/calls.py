@@ -27,10 +27,10 @@ from palaver.schemas.actions import ALL, ApprovalDecision, Item, QuestionAnswer,
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.limits import KIB
 
-from ..audit import detail, only_read
-from ..lenient import refusing
-from ..problems import problem_of
-from ..requests import request_id_of
+from ..http.audit import detail, only_read
+from ..http.problems import problem_of
+from ..http.requests import request_id_of
+from ..kit.lenient import refusing
 from .arguments import (
     AgentArguments,
     Answer,

@@ -13,13 +13,13 @@ from starlette.responses import Response
 from palaver.operations import Backend
 from palaver.vocabulary.scopes import SCOPES
 
-from ..answers import answer
-from ..dialects import Dialect
-from ..headers import JSON
-from ..lenient import LATE
-from ..openapi import ErrorFormat
-from ..problems import Problem
-from ..requests import backend_of, below_root, request_id_of
+from ..http.answers import answer
+from ..http.headers import JSON
+from ..http.problems import Problem
+from ..http.requests import backend_of, below_root, request_id_of
+from ..kit.dialects import Dialect
+from ..kit.lenient import LATE
+from ..kit.openapi import ErrorFormat
 from .tables import PROBLEMS, TABLES
 
 PREFIX: Final = "/mcp"

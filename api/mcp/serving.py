@@ -16,9 +16,9 @@ from palaver.secrets.api_keys import PREFIX as PREFIX_OF_KEYS
 from palaver.secrets.redaction import redact
 from palaver.version import __version__
 
-from ..answers import answer_json
-from ..audit import only_read
-from ..requests import below_root, request_id_of
+from ..http.answers import answer_json
+from ..http.audit import only_read
+from ..http.requests import below_root, request_id_of
 from .calls import McpCall
 from .dialect import MCP, PREFIX, note_id
 from .tables import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION

@@ -13,7 +13,7 @@ from palaver.schemas.actions import PendingAction
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..problems import Problem
+from ..http.problems import Problem
 from .tables import LIMITS, PASSES, STATES, McpRefusal, State
 from .wire import ClientSide
 

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
-from ..dialects import ClosedTable
-from ..problems import CODES
+from ..http.problems import CODES
+from ..kit.dialects import ClosedTable
 
 
 class State(StrEnum):

@@ -12,7 +12,7 @@ from palaver.schemas.actions import ApprovalDecision, Item, PendingAction, Pendi
 from palaver.schemas.models import Run
 from palaver.vocabulary.limits import limit_of
 
-from ..audit import detail, only_read
+from ..http.audit import detail, only_read
 from .calls import keep_to, note_answers
 from .states import whole_task
 from .tables import INVALID_PARAMS, MISSING_CAPABILITY

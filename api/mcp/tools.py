@@ -14,7 +14,7 @@ from palaver.errors import Refused
 from palaver.operations import Backend, Caller
 from palaver.vocabulary.scopes import Scope
 
-from ..openapi import inlined
+from ..kit.openapi import inlined
 from .arguments import AgentArguments, AnswerArguments, Arguments, CancelArguments, GetArguments, StartArguments
 from .states import SCHEMA
 from .tables import INVALID_PARAMS

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from palaver.schemas.fields import Strict
 
-from ..headers import Header
-from ..lenient import LATE
+from ..http.headers import Header
+from ..kit.lenient import LATE
 from .tables import WORDS
 
 MODERN: Final = "2026-07-28"

@@ -12,10 +12,10 @@ from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.agents import NewAgent, ServerAgent, split_reference
 
-from ..answers import answer
-from ..headers import ExpectedVersion
-from ..queries import Number, Query
-from ..signatures import NAME_PATTERN, REFERENCE_PATTERN, InPath, read_name, read_reference
+from ..http.answers import answer
+from ..http.headers import ExpectedVersion
+from ..http.queries import Number, Query
+from ..kit.signatures import NAME_PATTERN, REFERENCE_PATTERN, InPath, read_name, read_reference
 from .dialect import NATIVE
 from .links import location_of, next_page
 

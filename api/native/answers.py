@@ -12,7 +12,7 @@ from starlette.responses import Response
 from palaver.operations import EventSlice, PlacedSlice, Taken
 from palaver.schemas.models import Run
 
-from ..answers import answer_json
+from ..http.answers import answer_json
 from .links import location_of, next_page, run_json
 
 _POLL: Final[Mapping[str, str]] = {"Retry-After": "1"}

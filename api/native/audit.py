@@ -10,8 +10,8 @@ from palaver.operations import Backend, Caller
 from palaver.schemas.audit import AuditPage
 from palaver.vocabulary.limits import limit_of
 
-from ..answers import answer
-from ..queries import Number, Query
+from ..http.answers import answer
+from ..http.queries import Number, Query
 from .dialect import NATIVE
 from .filters import Moment
 

@@ -16,11 +16,11 @@ from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.batches import Batch, BatchResult, MoreItems, NewBatch
 from palaver.schemas.cells import as_cell
 
-from ..answers import answer, answer_text
-from ..audit import detail
-from ..headers import JSON, IdempotencyKey, Offers
-from ..queries import Number, Query
-from ..signatures import InPath
+from ..http.answers import answer, answer_text
+from ..http.audit import detail
+from ..http.headers import JSON, IdempotencyKey, Offers
+from ..http.queries import Number, Query
+from ..kit.signatures import InPath
 from .dialect import NATIVE
 from .links import location_of, next_page
 

@@ -18,8 +18,8 @@ from palaver.schemas.models import CancelMode
 from palaver.vocabulary.lifecycle import RunAction
 from palaver.vocabulary.limits import limit_of
 
-from ..answers import answer
-from ..audit import detail
+from ..http.answers import answer
+from ..http.audit import detail
 from .dialect import NATIVE
 from .filters import Filters
 

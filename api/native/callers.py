@@ -9,7 +9,7 @@ from palaver.operations import Backend, Caller
 from palaver.schemas.callers import CallerInfo
 from palaver.vocabulary.scopes import SCOPES
 
-from ..answers import answer
+from ..http.answers import answer
 from .dialect import NATIVE
 
 

@@ -13,8 +13,8 @@ from palaver.schemas.actions import RunInput
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.models import CancelMode, Retry
 
-from ..audit import detail
-from ..headers import IdempotencyKey
+from ..http.audit import detail
+from ..http.headers import IdempotencyKey
 from .answers import REPLAYED, answer_asked, answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .links import Run

@@ -14,10 +14,10 @@ from palaver.events import EventKind, KnownEvent
 from palaver.operations import Backend, FeedCursor
 from palaver.vocabulary.limits import limit_of
 
-from ..headers import EVENT_STREAM, JSON, Header, Offers
-from ..problems import Problem
-from ..queries import Number
-from ..streams import EventStream
+from ..http.headers import EVENT_STREAM, JSON, Header, Offers
+from ..http.problems import Problem
+from ..http.queries import Number
+from ..kit.streams import EventStream
 from .answers import answer_events
 from .dialect import NATIVE, ConversationId
 from .events import WatchQuery

@@ -13,8 +13,8 @@ from palaver.schemas.conversation import Conversation, ConversationCount, Conver
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
 
-from ..answers import answer
-from ..queries import Number, Query
+from ..http.answers import answer
+from ..http.queries import Number, Query
 from .answers import answer_list
 from .dialect import NATIVE
 from .filters import PAIRS, Entries, Moment, Name, names_of

@@ -12,9 +12,9 @@ from palaver.operations import Backend, Caller, IncludedInMessages, MessagePage
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.conversation import Conversation, ConversationPatch, NewConversation
 
-from ..answers import answer
-from ..audit import detail
-from ..queries import FARTHEST, Number, Query
+from ..http.answers import answer
+from ..http.audit import detail
+from ..http.queries import FARTHEST, Number, Query
 from .dialect import NATIVE, ConversationId
 from .links import location_of
 

@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from palaver.operations import keep_to_conversation, keep_to_run, read_conversation, read_run
 
-from ..dialects import Dialect
-from ..openapi import ErrorFormat
-from ..problems import Problem
-from ..requests import request_id_of
-from ..signatures import InPath
-from .problems import MEDIA_TYPE, PROBLEM, respond
+from ..http.problem_json import MEDIA_TYPE, PROBLEM, respond
+from ..http.problems import Problem
+from ..http.requests import request_id_of
+from ..kit.dialects import Dialect
+from ..kit.openapi import ErrorFormat
+from ..kit.signatures import InPath
 
 
 def _respond(problem: Problem, request: HTTPConnection) -> Response:

@@ -11,9 +11,9 @@ from palaver import operations
 from palaver.events import KnownEvent
 from palaver.operations import Backend, Included
 
-from ..headers import EVENT_STREAM, JSON, LastEventId, Offers
-from ..queries import FARTHEST, Number, Query
-from ..streams import EventStream
+from ..http.headers import EVENT_STREAM, JSON, LastEventId, Offers
+from ..http.queries import FARTHEST, Number, Query
+from ..kit.streams import EventStream
 from .answers import answer_events
 from .dialect import NATIVE, RunId
 from .frames import STREAMS, frames, outlet

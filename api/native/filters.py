@@ -18,7 +18,7 @@ from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
-from ..queries import moment
+from ..http.queries import moment
 
 
 def _statuses(value: object) -> object:

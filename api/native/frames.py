@@ -10,8 +10,8 @@ from typing import Any, Final
 from palaver.events import EventKind, StoredIn
 from palaver.operations import Batches, PlacedBatches, PlacedEvent, StoredEvent
 
-from ..headers import EVENT_STREAM
-from ..streams import Frames, Outlet
+from ..http.headers import EVENT_STREAM
+from ..kit.streams import Frames, Outlet
 
 _RETRY: Final = (1000, 3000)
 """Milliseconds, some number between these, after which a browser connects again: not all at the same moment."""

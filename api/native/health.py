@@ -11,8 +11,8 @@ from palaver import operations
 from palaver.errors import ErrorClass, classify
 from palaver.operations import Backend, Caller, LackedState, LostState, RefusedWorker
 
-from ..answers import answer
-from ..problems import RETRY_AFTER, Problem, storage_sentence
+from ..http.answers import answer
+from ..http.problems import RETRY_AFTER, Problem, storage_sentence
 from .dialect import NATIVE
 
 

@@ -14,9 +14,9 @@ from palaver.schemas.conversation import AppendedMessages, Conversation, Fork, S
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.models import Message
 
-from ..answers import answer
-from ..headers import MAX_WAIT, IdempotencyKey
-from ..queries import FARTHEST
+from ..http.answers import answer
+from ..http.headers import MAX_WAIT, IdempotencyKey
+from ..http.queries import FARTHEST
 from .answers import REPLAYED, answer_run, headers_of
 from .dialect import NATIVE, ConversationId
 from .links import Run, location_of

@@ -11,10 +11,10 @@ from palaver import operations
 from palaver.operations import Backend, Caller
 from palaver.schemas.api_keys import KeyList, KeyRequest, KeyRotation, MadeKey
 
-from ..answers import answer
-from ..audit import detail
-from ..queries import Query
-from ..signatures import InPath
+from ..http.answers import answer
+from ..http.audit import detail
+from ..http.queries import Query
+from ..kit.signatures import InPath
 from .dialect import NATIVE
 from .links import location_of
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from palaver.schemas import models
 from palaver.vocabulary.limits import KIB
 
-from ..requests import below_root
+from ..http.requests import below_root
 
 _RUNS: Final = 256
 _LARGE: Final = 16 * KIB

@@ -10,7 +10,7 @@ from palaver import operations
 from palaver.operations import Backend
 from palaver.telemetry.exposition import MEDIA_TYPE
 
-from ..auth import METRICS
+from ..http.auth import METRICS
 from .dialect import NATIVE
 
 _EXAMPLE: Final = 'palaver_runs{status="running"} 3\n'

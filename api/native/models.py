@@ -9,8 +9,8 @@ from palaver import operations
 from palaver.operations import Backend
 from palaver.schemas.listed_model import ListedModel
 
-from ..answers import answer
-from ..queries import Number, Query
+from ..http.answers import answer
+from ..http.queries import Number, Query
 from .dialect import NATIVE
 from .links import next_page
 

@@ -11,10 +11,10 @@ from palaver import operations
 from palaver.operations import Backend, Caller
 from palaver.schemas.erasures import Erasure
 
-from ..answers import answer
-from ..audit import detail
-from ..queries import Query
-from ..streams import EventStream
+from ..http.answers import answer
+from ..http.audit import detail
+from ..http.queries import Query
+from ..kit.streams import EventStream
 from .dialect import NATIVE
 from .tenants import TenantName
 

@@ -11,8 +11,8 @@ from palaver import operations
 from palaver.operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState, WebhookState
 from palaver.vocabulary.step_kinds import OWN_QUEUE
 
-from ..answers import answer
-from ..queries import Query
+from ..http.answers import answer
+from ..http.queries import Query
 from .dialect import NATIVE
 
 

@@ -12,11 +12,11 @@ from palaver.operations import Backend, Caller, Until
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.models import RunCount, Submission
 
-from ..answers import answer
-from ..audit import detail
-from ..headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
-from ..queries import Number, Query
-from ..streams import EventStream
+from ..http.answers import answer
+from ..http.audit import detail
+from ..http.headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
+from ..http.queries import Number, Query
+from ..kit.streams import EventStream
 from .answers import answer_list, answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .events import WatchQuery

@@ -12,10 +12,10 @@ from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule
 
-from ..answers import answer
-from ..headers import ExpectedVersion, IdempotencyKey
-from ..queries import Number, Query
-from ..signatures import NAME_PATTERN, InPath, read_name
+from ..http.answers import answer
+from ..http.headers import ExpectedVersion, IdempotencyKey
+from ..http.queries import Number, Query
+from ..kit.signatures import NAME_PATTERN, InPath, read_name
 from .answers import answer_run, headers_of
 from .dialect import NATIVE
 from .links import Run, location_of, next_page

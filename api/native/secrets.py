@@ -10,8 +10,8 @@ from palaver.operations import Backend, Caller
 from palaver.schemas.fields import Strict
 from palaver.schemas.models import NewSecrets
 
-from ..answers import answer
-from ..audit import detail
+from ..http.answers import answer
+from ..http.audit import detail
 from .dialect import NATIVE, ConversationId
 
 

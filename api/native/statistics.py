@@ -9,8 +9,8 @@ from palaver import operations
 from palaver.operations import Backend, Caller, StatisticsReport
 from palaver.vocabulary.windows import WindowName
 
-from ..answers import answer
-from ..queries import Query
+from ..http.answers import answer
+from ..http.queries import Query
 from .dialect import NATIVE
 
 

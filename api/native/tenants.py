@@ -10,9 +10,9 @@ from palaver import operations
 from palaver.operations import Backend, Caller
 from palaver.schemas.tenants import CapsChange, TenantInfo, TenantList
 
-from ..answers import answer
-from ..audit import detail
-from ..signatures import InPath
+from ..http.answers import answer
+from ..http.audit import detail
+from ..kit.signatures import InPath
 from .dialect import NATIVE
 
 TenantName = Annotated[

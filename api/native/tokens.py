@@ -8,8 +8,8 @@ from palaver import operations
 from palaver.operations import Backend, Caller
 from palaver.schemas.tokens import Token, TokenRequest
 
-from ..answers import answer
-from ..audit import detail
+from ..http.answers import answer
+from ..http.audit import detail
 from .dialect import NATIVE
 
 

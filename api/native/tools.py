@@ -8,7 +8,7 @@ from starlette.responses import Response
 from palaver import operations
 from palaver.operations import Backend, ToolState
 
-from ..answers import answer
+from ..http.answers import answer
 from .dialect import NATIVE
 
 

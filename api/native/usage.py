@@ -15,9 +15,9 @@ from palaver.operations import Backend, UsageReport, UsageRow
 from palaver.operations.usage import GROUPS, Group
 from palaver.schemas.cells import as_cell
 
-from ..answers import answer, answer_text
-from ..headers import JSON, Offers
-from ..queries import Query
+from ..http.answers import answer, answer_text
+from ..http.headers import JSON, Offers
+from ..http.queries import Query
 from .dialect import NATIVE
 from .filters import names_of
 

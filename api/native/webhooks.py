@@ -22,10 +22,10 @@ from palaver.schemas.webhooks import (
 )
 from palaver.vocabulary.webhooks import OVERLAP, DeliveryState
 
-from ..answers import answer
-from ..audit import detail
-from ..queries import Number, Query
-from ..signatures import InPath
+from ..http.answers import answer
+from ..http.audit import detail
+from ..http.queries import Number, Query
+from ..kit.signatures import InPath
 from .dialect import NATIVE
 from .links import location_of, next_page
 

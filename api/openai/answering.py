@@ -14,7 +14,7 @@ from palaver.schemas.actions import ApprovalDecision, Item, Steering, ToolOutput
 from palaver.schemas.content import parts_from, text_of
 from palaver.schemas.models import Run
 
-from ..lenient import refusing
+from ..kit.lenient import refusing
 from .begun import BegunResponse, RequestKey
 from .ids import ResponseId
 from .inputs import ClientInput

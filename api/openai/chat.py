@@ -17,10 +17,10 @@ from palaver.processes.tasks import end
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..answers import answer_json
-from ..headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
-from ..requests import below_root, request_id_of
-from ..streams import gone
+from ..http.answers import answer_json
+from ..http.headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
+from ..http.requests import below_root, request_id_of
+from ..kit.streams import gone
 from .agents import agent_of, chat_options, options_of
 from .chat_stream import ChatStream
 from .completions import completion_of, let_go, refusal_of

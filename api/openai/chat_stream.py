@@ -15,7 +15,7 @@ from palaver.events import EventKind
 from palaver.operations import Backend, Caller, StoredEvent
 from palaver.schemas.models import Run
 
-from ..streams import EventStream, Outlet
+from ..kit.streams import EventStream, Outlet
 from .completions import about, answer_of, finish_of, let_go, refusal_of, usage_of
 from .shown import KEEP_ALIVE, LATEST, QUIET
 from .wire import ChatCreate

@@ -16,10 +16,10 @@ from palaver.operations import Backend, Caller
 from palaver.schemas.conversation import Conversation, ConversationMessage, ConversationPatch, NewConversation
 from palaver.schemas.models import Message
 
-from ..answers import answer
-from ..audit import detail
-from ..lenient import refusing
-from ..signatures import InPath
+from ..http.answers import answer
+from ..http.audit import detail
+from ..kit.lenient import refusing
+from ..kit.signatures import InPath
 from .dialect import OPENAI, ConversationInPath
 from .items import input_items
 from .paging import ItemsQuery, list_of

@@ -17,7 +17,7 @@ from palaver.schemas.conversation import Conversation, Fork
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..validation import validate
+from ..http.validation import validate
 from .agents import agent_of, options_of
 from .answering import answer_calls, refuse_answers, refuse_past_question
 from .begun import BegunResponse, RequestKey

@@ -13,14 +13,14 @@ from starlette.responses import Response
 
 from palaver.operations import Backend, Caller, keep_to_conversation, keep_to_run, read_conversation, read_run
 
-from ..auth import routed_path
-from ..dialects import Dialect
-from ..headers import JSON
-from ..openapi import ErrorFormat
-from ..problems import Problem
-from ..queries import AnyQuery
-from ..requests import request_id_of
-from ..signatures import InPath
+from ..http.auth import routed_path
+from ..http.headers import JSON
+from ..http.problems import Problem
+from ..http.queries import AnyQuery
+from ..http.requests import request_id_of
+from ..kit.dialects import Dialect
+from ..kit.openapi import ErrorFormat
+from ..kit.signatures import InPath
 from .ids import PATTERN, ResponseId
 from .tables import MODEL_NOT_FOUND, MODELS, PROBLEMS, TABLES, ErrorType
 

@@ -10,8 +10,8 @@ from palaver import operations
 from palaver.operations import Backend, Caller
 from palaver.schemas.agents import ServerAgent
 
-from ..answers import answer
-from ..signatures import InPath
+from ..http.answers import answer
+from ..kit.signatures import InPath
 from .agents import ON_SERVER, kept_agent, reference_of, unknown_agent
 from .dialect import OPENAI
 from .wire import OpenAiModel, OpenAiModelList

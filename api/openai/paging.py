@@ -9,7 +9,7 @@ from pydantic import Field
 
 from palaver.errors import Refused
 
-from ..queries import AnyQuery, Number
+from ..http.queries import AnyQuery, Number
 from .wire import MOST_ITEMS, OpenAiItem, OpenAiItemList
 
 

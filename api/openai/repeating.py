@@ -15,7 +15,7 @@ from palaver.errors import IdempotencyMismatch, Refused, UnknownRun
 from palaver.operations import Backend, Caller
 from palaver.vocabulary.ids import is_id
 
-from ..headers import Header
+from ..http.headers import Header
 from .begun import BegunResponse, RequestKey
 from .creating import begin_response
 from .ids import ResponseId

@@ -15,11 +15,11 @@ from palaver.operations import Backend, Caller, Until
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..answers import answer, answer_json
-from ..audit import detail
-from ..headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
-from ..queries import AnyQuery, MaybeSequence
-from ..requests import below_root
+from ..http.answers import answer, answer_json
+from ..http.audit import detail
+from ..http.headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
+from ..http.queries import AnyQuery, MaybeSequence
+from ..http.requests import below_root
 from .creating import await_end
 from .dialect import OPENAI, ResponseInPath
 from .ids import ResponseId

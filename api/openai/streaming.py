@@ -15,8 +15,8 @@ from palaver.events import EventKind
 from palaver.operations import Backend, StoredEvent
 from palaver.schemas.models import Run
 
-from ..headers import EVENT_STREAM
-from ..streams import EventStream, Outlet
+from ..http.headers import EVENT_STREAM
+from ..kit.streams import EventStream, Outlet
 from .ids import ResponseId
 from .projection import ResponseProjection
 from .shown import BEGUN, FINAL, KEEP_ALIVE, QUIET, ShownEvent

@@ -12,8 +12,8 @@ from palaver.errors import ErrorClass
 from palaver.events import EventKind
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
-from ..dialects import ClosedTable, event_table
-from ..problems import CODES
+from ..http.problems import CODES
+from ..kit.dialects import ClosedTable, event_table
 
 
 class ErrorType(StrEnum):

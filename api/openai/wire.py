@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, RootModel, StrictBool, StrictFloat, Stric
 from palaver.schemas.fields import AtMost, Tags
 from palaver.vocabulary.limits import limit_of
 
-from ..lenient import LATE, LenientModel
+from ..kit.lenient import LATE, LenientModel
 
 PairsOfText = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)

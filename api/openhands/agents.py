@@ -15,7 +15,7 @@ from palaver.schemas.models import AgentSpec
 from palaver.schemas.protocols import ProtocolName
 from palaver.schemas.stuck_limits import StuckLimits
 
-from ..lenient import LenientModel, refusing
+from ..kit.lenient import LenientModel, refusing
 from . import servers
 
 _EXEMPT_ALONE: Final = ("finish", "think")

@@ -17,7 +17,7 @@ from palaver.schemas.models import Message
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import KIB
 
-from ..lenient import LenientModel, refusing
+from ..kit.lenient import LenientModel, refusing
 
 
 class TextContent(LenientModel):

@@ -18,8 +18,8 @@ from palaver.schemas.conversation import ConversationFilter, ConversationOrder, 
 from palaver.vocabulary.ids import uuid_of
 from palaver.vocabulary.limits import limit_of
 
-from ..lenient import LenientModel, refusing
-from ..queries import AnyQuery, Number
+from ..http.queries import AnyQuery, Number
+from ..kit.lenient import LenientModel, refusing
 from .dialect import OPENHANDS, UUID_PATTERN, ConversationUuid, number_of
 from .followers import caught_up
 from .snapshot import load_snapshot, save_state, with_its_agent

@@ -18,7 +18,7 @@ from palaver.schemas.models import AgentSpec
 from palaver.schemas.stuck_limits import StuckLimits
 from palaver.vocabulary.ids import uuid_of
 
-from ..lenient import LenientModel, refusing
+from ..kit.lenient import LenientModel, refusing
 from .agents import RETRY_FIELDS, OpenHandsAgent, Policy, spec_of
 from .content import OpenHandsClientTool, OpenHandsContent, OpenHandsSecret, client_tools_of, user_message
 from .dialect import OPENHANDS, ConversationUuid

@@ -18,15 +18,15 @@ from palaver import operations
 from palaver.errors import FieldError, Refused
 from palaver.operations import Backend, Caller
 
-from ..answers import answer
-from ..auth import bearer
-from ..dialects import Dialect
-from ..headers import JSON
-from ..openapi import ErrorFormat
-from ..problems import Problem
-from ..queries import AnyQuery
-from ..requests import request_id_of
-from ..signatures import InPath
+from ..http.answers import answer
+from ..http.auth import bearer
+from ..http.headers import JSON
+from ..http.problems import Problem
+from ..http.queries import AnyQuery
+from ..http.requests import request_id_of
+from ..kit.dialects import Dialect
+from ..kit.openapi import ErrorFormat
+from ..kit.signatures import InPath
 from .agents import there
 from .tables import HTTP_STATUS, TABLES
 from .wire import OpenHandsHealth, OpenHandsServerInfo

@@ -18,8 +18,8 @@ from palaver.operations import Backend
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.limits import limit_of
 
-from ..answers import answer_json
-from ..queries import AnyQuery, Number, moment
+from ..http.answers import answer_json
+from ..http.queries import AnyQuery, Number, moment
 from .content import agents_tool, clients_tool
 from .dialect import OPENHANDS, ConversationUuid, EventUuid
 from .events import Event, timestamp

@@ -11,7 +11,7 @@ import orjson
 
 from palaver.operations import LogEntry, StoredEvent
 
-from ..sockets import text_frame
+from ..http.sockets import text_frame
 from .events import Writer
 from .state import Generation
 

@@ -23,8 +23,8 @@ from palaver.events import DELTAS, EventKind
 from palaver.operations import Backend, EventSlice, LogEntry, StoredEvent
 from palaver.processes.tasks import end
 
-from ..requests import caller_of
-from ..sockets import CloseCodes, send_frame, text_frame, turns_of
+from ..http.requests import caller_of
+from ..http.sockets import CloseCodes, send_frame, text_frame, turns_of
 from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event, Writer
 from .followers import Followers

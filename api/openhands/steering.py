@@ -20,8 +20,8 @@ from palaver.schemas.fields import AtMost, SecretName
 from palaver.schemas.models import Retry, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 
-from ..headers import IdempotencyKey
-from ..lenient import LenientModel
+from ..http.headers import IdempotencyKey
+from ..kit.lenient import LenientModel
 from .agents import Policy, approvals
 from .content import OpenHandsContent, OpenHandsSecret, user_message
 from .dialect import ConversationUuid, OpenHandsSettings

@@ -14,7 +14,7 @@ from typing import Any, Final, get_args
 from palaver.errors import FACTS, ErrorClass, ErrorObject, UserAction
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
-from ..dialects import ClosedTable
+from ..kit.dialects import ClosedTable
 
 
 class ExecutionStatus(StrEnum):

@@ -15,7 +15,7 @@ from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.vocabulary.scopes import Scope
 
-from ..lenient import LenientModel
+from ..kit.lenient import LenientModel
 from . import steering
 from .creating import fork_conversation
 from .dialect import OPENHANDS, ConversationUuid, OpenHandsSettings

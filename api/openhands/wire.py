@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from palaver.version import __version__
 
-from ..answers import answer_json
+from ..http.answers import answer_json
 
 
 class OpenHandsSuccess(BaseModel):

@@ -13,7 +13,7 @@ from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _AI_SDK: Final = "api/ai_sdk/"
 _MACHINE: Final = f"{_AI_SDK}projection.py"
-_SHOWN: Final = "api/shown_run.py"
+_SHOWN: Final = "api/kit/shown_run.py"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = "projection") -> TestedMutant:

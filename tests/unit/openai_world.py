@@ -12,8 +12,8 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.server import ServerState
 
-from api.gate import Gate
-from api.http11 import Http11
+from api.edge.gate import Gate
+from api.edge.http11 import Http11
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.models import Message, ToolCall

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.audit import AUDIT, READING
-from api.installed import dialects_of
+from api.app.installed import dialects_of
+from api.http.audit import AUDIT, READING
 from palaver.config.settings import Settings
 from tests.unit.api_world import BODY, SETTINGS, World, world
 

@@ -114,7 +114,7 @@ async def test_an_endless_body_is_refused_at_the_limit() -> None:
 
 
 async def test_a_body_that_stalls_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.bodies._PATIENCE", 0.05)
+    monkeypatch.setattr("api.http.bodies._PATIENCE", 0.05)
     async with world() as api:
         live = LiveRequest(api.app, "POST", "/v1/runs", {"content-type": "application/json"})
         live.feed(b'{"input"')

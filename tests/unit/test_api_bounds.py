@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from api.http.strict_json import parse
+from api.http.validation import validate
 from api.native.bulk import BulkAction
-from api.strict_json import parse
-from api.validation import validate
 from palaver.errors import Refused
 from palaver.schemas.actions import RunInput
 from palaver.schemas.models import Submission

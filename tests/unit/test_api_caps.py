@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from api.audit import AUDIT
+from api.http.audit import AUDIT
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.redis import access_keys
 from palaver.vocabulary.scopes import SCOPES

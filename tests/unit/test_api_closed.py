@@ -17,8 +17,8 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import Message
 
 from api.app import create_app
-from api.auth import DOCUMENTS
-from api.installed import dialects_of
+from api.app.installed import dialects_of
+from api.http.auth import DOCUMENTS
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from tests.unit.api_world import BODY, RUN_ID, SETTINGS, World, assert_problem, world

@@ -15,9 +15,9 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from api import connections, sending
-from api.gate import Gate, network_of
-from api.http11 import Http11
+from api.edge import connections, sending
+from api.edge.gate import Gate, network_of
+from api.edge.http11 import Http11
 from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import exceeded
 from tests.waiting import PATIENCE, aeventually
@@ -85,7 +85,7 @@ async def serving(gate: Gate, state: ServerState | None = None, **of_app: Any) -
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("gate", "connections", "sending"):
-        monkeypatch.setattr(f"api.{module}.HASTE", 0.05)
+        monkeypatch.setattr(f"api.edge.{module}.HASTE", 0.05)
 
 
 async def test_the_connection_that_has_been_idle_longest_gives_way() -> None:
@@ -114,14 +114,14 @@ async def test_a_request_that_is_on_its_way_when_the_process_ends_is_answered_an
         silent, new, kept = await connect(), await connect(), await connect(GET + b"\r\n")
         assert await kept.status() == b"200"
         await aeventually(lambda: len(state.connections) == 3)
-        monkeypatch.setattr("api.connections.HASTE", 60)
+        monkeypatch.setattr("api.edge.connections.HASTE", 60)
         peers = {each.transport.get_extra_info("peername"): each for each in state.connections}
         for client in (new, kept):
             peers[client.writer.get_extra_info("sockname")].shutdown()
             client.writer.write(GET + b"\r\n")
             said = await client.rest()
             assert said.count(b"HTTP/1.1 200 OK") == said.lower().count(b"connection: close") == 1
-        monkeypatch.setattr("api.connections.HASTE", 0.05)
+        monkeypatch.setattr("api.edge.connections.HASTE", 0.05)
         peers[silent.writer.get_extra_info("sockname")].shutdown()
         assert await silent.rest() == b"", "it had time for a request"
 
@@ -142,7 +142,7 @@ async def test_an_address_with_many_half_heads_has_less_time_for_more() -> None:
 
 
 async def test_a_head_is_timed_on_a_connection_that_had_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.gate._HEAD_TIME", 0.2)
+    monkeypatch.setattr("api.edge.gate._HEAD_TIME", 0.2)
     async with serving(Gate(100, 64)) as connect:
         client = await connect(GET + b"\r\n")
         assert await client.status() == b"200"

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from itertools import pairwise
 
-from api.descriptors import PacedListener, capacity
+from api.edge.descriptors import PacedListener, capacity
 from tests.waiting import aeventually
 
 

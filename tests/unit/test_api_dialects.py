@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from api.app import create_app
-from api.dialects import Dialect, dialect_of
+from api.kit.dialects import Dialect, dialect_of
 from api.native import NATIVE
 from palaver.config.settings import Settings
 from tests.pages import syntax
@@ -149,7 +149,7 @@ def test_it_needs_neither_store_nor_workers_nor_our_dialect() -> None:
     nodes = list(ast.walk(syntax(Path(toy_dialect.__file__))))
     names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    assert "api.dialects" in names
+    assert "api.kit.dialects" in names
     others = ("palaver.store", "workers", "api.native", "redis", "celery")
     assert not [name for name in names if name.startswith(others)]
 

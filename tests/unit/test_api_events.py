@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from api.kit.streams import EventStream, Frames
 from api.native.frames import frame, frames
-from api.streams import EventStream, Frames
 from palaver.config.settings import Settings
 from palaver.operations import follow
 from palaver.steps.leases import Delta

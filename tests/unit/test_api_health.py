@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 from redis.asyncio import Redis
 
-from api.app import closing_on_signals, create_app
+from api.app.application import closing_on_signals, create_app
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from api.gate import Gate
-from api.http11 import Http11
+from api.edge.gate import Gate
+from api.edge.http11 import Http11
 
 _PIECES = st.sampled_from(
     [b"{}", b"\r\n\r\n", b"\r\n", b"GET /evil HTTP/1.1\r\nHost: a\r\n\r\n", b"0\r\n\r\n", b"a" * 70]

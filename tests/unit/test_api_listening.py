@@ -7,12 +7,12 @@ import socket
 
 import pytest
 
-from api.listening import handed_over
+from api.edge.listening import handed_over
 from palaver.errors import ConfigurationError
 
 
 def hand_over(monkeypatch: pytest.MonkeyPatch, given: int, count: str) -> None:
-    monkeypatch.setattr("api.listening._FIRST", given)
+    monkeypatch.setattr("api.edge.listening._FIRST", given)
     monkeypatch.setenv("LISTEN_FDS", count)
     monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
 

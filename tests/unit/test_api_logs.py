@@ -9,9 +9,9 @@ from logging.config import dictConfig
 
 import pytest
 
-from api import access_log
-from api.access_log import log_request
-from api.logs import configuration
+from api.http import access_log
+from api.http.access_log import log_request
+from api.http.logs import configuration
 from palaver.telemetry.logs import LogFormat, log_context
 
 PATH = "/openhands/sockets/events/1"

@@ -12,11 +12,11 @@ import pytest
 from pydantic import BaseModel
 
 from api.app import create_app
-from api.middleware import Access
+from api.app.middleware import Access
+from api.http.problems import CODES
 from api.native import NATIVE
 from api.native.bulk import BulkAction
 from api.native.control import CancelRequest
-from api.problems import CODES
 from palaver.events import EVENTS, EventKind
 from palaver.operations import StoredKeys
 from palaver.schemas.actions import RunInput

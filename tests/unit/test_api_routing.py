@@ -10,8 +10,8 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from api.app import create_app
+from api.app.routing import Handlers
 from api.native.dialect import NATIVE
-from api.routing import Handlers
 from palaver.operations import Caller
 from tests.unit.api_world import world
 

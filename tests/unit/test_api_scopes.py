@@ -18,8 +18,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message
 
 from api.app import create_app
-from api.dialects import Dialect
-from api.installed import dialects_of
+from api.app.installed import dialects_of
+from api.kit.dialects import Dialect
 from api.native import NATIVE
 from api.openhands import OPENHANDS
 from palaver.config.settings import Settings

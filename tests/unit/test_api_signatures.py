@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import pytest
 from starlette.responses import Response
 
-from api.headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
-from api.queries import Query
-from api.signatures import InPath, Takes
+from api.http.headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
+from api.http.queries import Query
+from api.kit.signatures import InPath, Takes
 from palaver.operations import Backend, Caller
 from palaver.schemas.fields import Strict
 from tests.unit.api_world import CONVERSATION_ID, RUN_ID, assert_problem, world

@@ -20,14 +20,14 @@ from uvicorn.server import ServerState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from api import sockets
-from api.auth import bearer
-from api.dialects import Dialect
-from api.gate import Gate
-from api.http11 import Http11
+from api.edge.gate import Gate
+from api.edge.http11 import Http11
+from api.http import sockets
+from api.http.auth import bearer
+from api.http.sockets import CloseCodes
+from api.kit.dialects import Dialect
 from api.native import NATIVE
 from api.openhands import OPENHANDS, snapshot
-from api.sockets import CloseCodes
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
 from palaver.operations import Backend
@@ -225,7 +225,7 @@ async def test_a_socket_keeps_its_place_until_it_ends() -> None:
 
 
 async def test_sockets_without_a_key_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.gate.HASTE", 0.0)
+    monkeypatch.setattr("api.edge.gate.HASTE", 0.0)
     async with serving(GUARDED) as served, AsyncExitStack() as silent:
         for _ in range(10):
             await silent.enter_async_context(served.socket())
@@ -238,7 +238,7 @@ async def test_sockets_without_a_key_keep_nobody_out(monkeypatch: pytest.MonkeyP
 
 
 async def test_an_address_with_many_sockets_without_a_key_has_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.gate.HASTE", 0.05)
+    monkeypatch.setattr("api.edge.gate.HASTE", 0.05)
     before = exceeded["half_open"]
     async with serving(GUARDED) as served:
         served.gate.half_open = 1
@@ -249,7 +249,7 @@ async def test_an_address_with_many_sockets_without_a_key_has_less_time(monkeypa
 
 
 async def test_who_is_refused_and_does_not_listen_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.socket_connections.HASTE", 0.05)
+    monkeypatch.setattr("api.edge.socket_connections.HASTE", 0.05)
     async with serving(GUARDED) as served, served.raw() as (reader, writer):
         writer.write(_frame(0x81, b"{}"))
         # A close with 4001; the client does not say it again.
@@ -307,7 +307,7 @@ async def test_a_flood_that_nobody_takes_ends_the_connection(first: bytes, then:
 
 
 async def test_a_client_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.sending._SEND_TIME", 0.05)
+    monkeypatch.setattr("api.edge.sending._SEND_TIME", 0.05)
     async with serving() as served, served.socket("much") as socket:
         # The client's library takes as much as it has room for, and nobody asks it for that.
         await aeventually(lambda: served.gate.open == 0)

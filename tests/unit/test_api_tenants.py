@@ -11,7 +11,7 @@ from starlette.routing import WebSocketRoute
 from api.ag_ui import AG_UI
 from api.ai_sdk import AI_SDK
 from api.app import create_app
-from api.dialects import Dialect
+from api.kit.dialects import Dialect
 from api.mcp import MCP
 from api.native import NATIVE
 from api.native.dialect import RunId

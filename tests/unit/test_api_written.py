@@ -17,14 +17,14 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from api.client_connection import ClientConnection, connection_of
-from api.gate import Gate
-from api.http11 import Http11
+from api.edge.gate import Gate
+from api.edge.http11 import Http11
+from api.http.client_connection import ClientConnection, connection_of
+from api.kit.streams import EventStream, Frames, Outlet
 from api.native.frames import frame
 from api.openhands.events import Writer
 from api.openhands.shared_events import shared_delta
 from api.openhands.state import Generation
-from api.streams import EventStream, Frames, Outlet
 from palaver.store.reading.events import StoredEvent
 from tests.waiting import PATIENCE, aeventually
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from api.problems import CODES
+from api.http.problems import CODES
 from palaver.client import (
     APIError,
     ClientError,

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 import api.console.dialect
+from api.app.installed import dialects_of
 from api.console import CONSOLE
 from api.console.files import fingerprint, read_folder
-from api.installed import dialects_of
 from palaver.config.settings import Settings
 from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.steps.retry import stop_reason

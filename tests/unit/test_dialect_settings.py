@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.installed import dialects_of
+from api.app.installed import dialects_of
 from api.openhands.dialect import OpenHandsSettings
 from palaver.config.settings import Settings
 from palaver.config.variables import unread

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from api.app import create_app
-from api.installed import dialects_of
+from api.app.installed import dialects_of
 from api.native import NATIVE
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError

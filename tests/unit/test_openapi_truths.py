@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from api.app import create_app
-from api.headers import EVENT_STREAM
+from api.http.headers import EVENT_STREAM
 from tests.unit.mcp_host import Host, hosted
 
 DOCUMENT: Final = create_app().openapi()

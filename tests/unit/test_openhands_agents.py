@@ -8,13 +8,13 @@ import orjson
 import pytest
 from starlette.requests import HTTPConnection
 
+from api.http.problems import Problem, problem_of
 from api.openhands.agents import OpenHandsAgent, Policy, spec_of, there
 from api.openhands.content import OpenHandsClientTool, announced, client_tools_of
 from api.openhands.dialect import respond
 from api.openhands.events import MOST, fitting
 from api.openhands.state import ClientState, full_state
 from api.openhands.tables import ExecutionStatus, execution_status
-from api.problems import Problem, problem_of
 from palaver.errors import FieldError, Refused
 from palaver.schemas.models import Usage
 from palaver.schemas.stuck_limits import StuckLimits

@@ -15,10 +15,10 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from api.http.sockets import text_frame
 from api.openhands import conversations, followers, sockets
 from api.openhands.events import Writer
 from api.openhands.snapshot import load_snapshot
-from api.sockets import text_frame
 from palaver import operations
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
 from palaver.steps.leases import Delta

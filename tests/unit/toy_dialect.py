@@ -11,14 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from api.answers import answer
-from api.dialects import Dialect
-from api.headers import LastEventId
-from api.openapi import ErrorFormat
-from api.problems import Problem
-from api.queries import Query
-from api.signatures import InPath
-from api.streams import EventStream, Frames
+from api.http.answers import answer
+from api.http.headers import LastEventId
+from api.http.problems import Problem
+from api.http.queries import Query
+from api.kit.dialects import Dialect
+from api.kit.openapi import ErrorFormat
+from api.kit.signatures import InPath
+from api.kit.streams import EventStream, Frames
 from palaver import operations
 from palaver.operations import Backend, Batches, Caller, StoredEvent
 from palaver.schemas.models import AgentSpec, Run, Submission

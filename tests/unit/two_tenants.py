@@ -19,7 +19,7 @@ import orjson
 import pytest
 from fakeredis._socket._base import BaseFakeSocket
 
-from api.auth import CallerKeys
+from api.http.auth import CallerKeys
 from palaver.operations import Caller, StoredKeys
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.reading import records

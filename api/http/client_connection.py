@@ -12,7 +12,7 @@ from weakref import ReferenceType
 from starlette.types import Message, Scope
 
 CONNECTION: Final = "palaver.connection"
-"""The name of it in the extensions of a scope. ``api.connections`` puts it there."""
+"""The name of it in the extensions of a scope. ``api.edge.connections`` puts it there."""
 
 
 class ClientConnection(Protocol):

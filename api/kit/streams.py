@@ -17,8 +17,8 @@ from palaver.operations import StoredEvent, key_ended
 from palaver.processes.tasks import end
 from palaver.vocabulary.limits import MIB
 
-from .client_connection import ClientConnection, chunked_connection_of
-from .headers import EVENT_STREAM
+from ..http.client_connection import ClientConnection, chunked_connection_of
+from ..http.headers import EVENT_STREAM
 
 _log = logging.getLogger("palaver.api")
 _FRAMES: Final = 1024

@@ -19,8 +19,8 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from palaver.vocabulary.limits import KIB, count_exceeded, limit_of
 
+from ..http.problems import Problem
 from .connections import Bounded
-from .problems import Problem
 
 _HEAD: Final = limit_of("url") + limit_of("headers") + 8 * KIB
 """Bytes without an end at which a head is given up unread, as are trailers and what stands beside the size of a chunk.
@@ -41,7 +41,7 @@ class _ReadingInTurn(FlowControl):
 
 
 class Http11(Bounded, HttpToolsProtocol):
-    """The protocol class of this process: ``uvicorn --http api.http11:Http11``."""
+    """The protocol class of this process: ``uvicorn --http api.edge.http11:Http11``."""
 
     flow: _ReadingInTurn
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from palaver.operations import Batches, StoredEvent
 
-from .client_connection import ClientConnection
+from ..http.client_connection import ClientConnection
 from .streams import EventStream, Outlet
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"

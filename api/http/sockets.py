@@ -49,7 +49,7 @@ PARTING: Final = 5.0
 """Seconds that a handler has when the process ends, to leave something to the next one."""
 KNOWN: Final = "palaver.known"
 """The name of a function in the extensions of a scope, to call as soon as the caller of a socket is known.
-``api.connections`` puts it there."""
+``api.edge.connections`` puts it there."""
 FRAME: Final = "palaver.frame"
 """The key of a whole frame in a message to a client."""
 _routes: Final[list[WebSocketRoute]] = []
@@ -144,7 +144,7 @@ def text_frame(text: bytes) -> bytes:
 
 
 async def send_frame(socket: WebSocket, frame: bytes) -> None:
-    """Send a text that is a frame already. ``api.connections`` writes it as it is."""
+    """Send a text that is a frame already. ``api.edge.connections`` writes it as it is."""
     await socket.send({"type": "websocket.send", FRAME: frame})
 
 

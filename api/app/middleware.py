@@ -1,6 +1,6 @@
 """The outermost layer: request ids, arrival, access, limits on URL and headers, and the answers to errors.
 
-Every route wants a key, except the probes of dialects and the paths that ``api.auth`` names: a route that somebody
+Every route wants a key, except the probes of dialects and the paths that ``api.http.auth`` names: a route that somebody
 adds, mounts or forgets is closed."""
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .access_log import log_request
-from .auth import DOCUMENTS, METRICS, QUEUES, CallerKeys, Keys, routed_path, unauthenticated
-from .client_connection import connection_of
-from .cors import Cors
-from .dialects import Dialect, dialect_of, respond
-from .hosts import Hosts, host_of
-from .problems import Problem
-from .requests import enter_root
+from ..http.access_log import log_request
+from ..http.auth import DOCUMENTS, METRICS, QUEUES, CallerKeys, Keys, routed_path, unauthenticated
+from ..http.client_connection import connection_of
+from ..http.cors import Cors
+from ..http.hosts import Hosts, host_of
+from ..http.problems import Problem
+from ..http.requests import enter_root
+from ..kit.dialects import Dialect, dialect_of, respond
 
 if TYPE_CHECKING:
     from palaver.operations.foreign_tokens import ForeignTokens

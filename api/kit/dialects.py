@@ -18,12 +18,12 @@ from starlette.types import Scope as AsgiScope
 from palaver.events import EventKind, PartOf
 from palaver.vocabulary.scopes import SCOPES, Scope
 
-from .auth import bearer, routed_path
+from ..http.auth import bearer, routed_path
+from ..http.problems import Problem, problem_of
+from ..http.queries import Query
+from ..http.sockets import CloseCodes, KeyInFrame, SocketHandler, socket_route
 from .openapi import Answer, ErrorFormat, Says, Schemas, operation
-from .problems import Problem, problem_of
-from .queries import Query
 from .signatures import Handler, Takes
-from .sockets import CloseCodes, KeyInFrame, SocketHandler, socket_route
 
 H = TypeVar("H", bound=Handler)
 Respond = Callable[[Problem, HTTPConnection], Response]

@@ -13,9 +13,9 @@ from websockets.protocol import State
 
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
+from ..http.sockets import FRAME, KNOWN, PARTING
 from .gate import HASTE, Gate, network_of
 from .sending import Sending
-from .sockets import FRAME, KNOWN, PARTING
 
 _log: Final = logging.getLogger("palaver.api.sockets")
 # Below that, uvicorn and websockets write addresses with their query, in which there may be a key. The route writes a

@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palaver.errors import NotDurable, PalaverError, StoreUnavailable
 
-from .audit import READING, Audit
-from .auth import DOCUMENTS, routed_path
-from .sockets import has_socket
+from ..http.audit import READING, Audit
+from ..http.auth import DOCUMENTS, routed_path
+from ..http.sockets import has_socket
 
 _BEGINNING: Final = 3
 """Parts of a path, the empty one before its first slash too, that few routes share: a dialect's prefix, and what it is

@@ -17,10 +17,10 @@ from palaver.operations import Backend, Caller, refuse_held, require_scope
 from palaver.schemas.fields import AgentReference, ServerName
 from palaver.vocabulary.scopes import Scope
 
-from .bodies import read_body, read_optional_body
-from .headers import JSON, Header, Offers, accepted
-from .queries import Query, read_query
-from .requests import backend_of, caller_of
+from ..http.bodies import read_body, read_optional_body
+from ..http.headers import JSON, Header, Offers, accepted
+from ..http.queries import Query, read_query
+from ..http.requests import backend_of, caller_of
 
 Handler = Callable[..., Awaitable[Response]]
 _FORM: Final = frozenset({"unknown_parameter", "duplicate_parameter"})

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 from pydantic_core import core_schema
 
-from .headers import JSON, Header
-from .problems import CODES
-from .queries import Query
+from ..http.headers import JSON, Header
+from ..http.problems import CODES
+from ..http.queries import Query
 from .signatures import InPath, Takes
 
 _REF: Final = "#/components/schemas/{model}"

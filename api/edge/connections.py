@@ -20,14 +20,14 @@ from starlette.types import Scope
 
 from palaver.vocabulary.limits import KIB, count_exceeded
 
-from .client_connection import CONNECTION
+from ..http.client_connection import CONNECTION
+from ..http.problem_json import respond
+from ..http.problems import ROOM_AFTER, Problem
+from ..http.sockets import has_socket
 from .descriptors import LINGERING
 from .gate import HASTE, Gate, network_of, process_gate
-from .native.problems import respond
-from .problems import ROOM_AFTER, Problem
 from .sending import Sending
 from .socket_connections import BoundedSocket
-from .sockets import has_socket
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as _Base

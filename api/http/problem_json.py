@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response
 
-from ..problems import CODES, Problem
+from .problems import CODES, Problem
 
 MEDIA_TYPE: Final = "application/problem+json"
 _SAFE_PATH: Final = re.compile(r"/[A-Za-z0-9/_.-]{0,200}")

@@ -15,13 +15,15 @@ from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
 from palaver.vocabulary.names import did_you_mean
 
-from .dialects import Dialect
-from .native import NATIVE
+from ..kit.dialects import Dialect
+from ..native import NATIVE
 
 _ALWAYS: Final = "native"
 _CONSOLE: Final = "console"
 _OURS: Final = "palaver.api"
-"""This package in an installed wheel; in a checkout it is ``api``."""
+"""The API in an installed wheel."""
+_HERE: Final = __name__.removesuffix(".app.installed")
+"""The same as it is imported here: ``api`` in a checkout."""
 
 
 def dialects_of(chosen: Sequence[str], *, console: bool = False) -> tuple[Dialect, ...]:
@@ -50,7 +52,7 @@ def _load(name: str, known: Mapping[str, EntryPoint]) -> Dialect:
     entry = known[name]
     module = entry.module
     if module.startswith(f"{_OURS}."):
-        module = f"{__package__}{module.removeprefix(_OURS)}"
+        module = f"{_HERE}{module.removeprefix(_OURS)}"
     try:
         dialect = getattr(import_module(module), entry.attr)
     except (ImportError, AttributeError) as error:

@@ -35,8 +35,8 @@ from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.store.server.preflight import Preflight
 
-from .dialects import Dialect, respond
-from .hosts import refuse_open_bind
+from ..http.hosts import refuse_open_bind
+from ..kit.dialects import Dialect, respond
 from .installed import dialects_of
 from .middleware import Access, Middleware
 from .pages import add_pages

@@ -1,0 +1,7 @@
+"""The application: what it is made of, its middleware, and which dialects it speaks."""
+
+from __future__ import annotations
+
+from .application import create_app, require_redis
+
+__all__ = ["create_app", "require_redis"]

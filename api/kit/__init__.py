@@ -1,0 +1,1 @@
+"""Parts of a dialect: routes with their signatures, their place in the OpenAPI document, and streams of events."""
