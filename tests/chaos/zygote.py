@@ -46,7 +46,8 @@ _PRELOADED: Final[Mapping[str, str]] = {
         billiard.popen_fork billiard.sharedctypes httpx aiohttp workers.connections.guarded_resolver
     """,
     "api": """
-        api.__main__ api.app api.connections api.descriptors api.ag_ui api.ai_sdk api.openai api.openhands
+        api.__main__ api.app api.edge.connections api.edge.descriptors
+        api.ag_ui api.ai_sdk api.openai api.openhands
         uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
     """,
 }

@@ -55,7 +55,7 @@ _PRELOADED: Final = """
     celery.app.events celery.backends.base celery.events.dispatcher celery.events.receiver celery.fixups.django
     celery.worker.autoscale celery.worker.consumer celery.worker.consumer.delayed_delivery celery.worker.strategy
     kombu.mixins kombu.pidbox
-    api.app api.connections api.descriptors api.logs api.mcp
+    api.app api.edge.connections api.edge.descriptors api.http.logs api.mcp
     api.ag_ui api.ai_sdk api.openai api.openhands
     uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
     encodings.idna importlib.readers stringprep
