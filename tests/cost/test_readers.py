@@ -19,7 +19,7 @@ from palaver.schemas.protocols import ProtocolName
 from palaver.vocabulary.limits import limit_of
 from tests.cost.hostile_answers import error_bodies, shapes
 from workers.protocols import PROTOCOLS, AnswerReader
-from workers.sources.mcp.stdio_channel import StdioChannel
+from workers.sources.mcp.stdio_transport import StdioChannel
 from workers.sources.mcp.wire import InvalidAnswer, messages_of
 
 RATIO = 8

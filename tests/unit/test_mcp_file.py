@@ -17,8 +17,8 @@ from tests.waiting import PATIENCE
 from workers.commands import tool_sources
 from workers.sources.guests import declared_sources
 from workers.sources.mcp import KIND
-from workers.sources.mcp.offers import digest_of
-from workers.sources.mcp.section import McpServer as Section
+from workers.sources.mcp.offered_tools import digest_of
+from workers.sources.mcp.tables import McpServer as Section
 
 _OAUTH = 'oauth = { token_url = "https://t.example/", client_id = "a", client_secret_env = "A" }'
 

@@ -15,8 +15,8 @@ from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import limit_of
 from tests.unit.mcp_server import McpServer, serving, tool
 from tests.unit.mcp_tools import OpenedTools, opened, opened_at
-from workers.sources.mcp.offers import digest_of, offers_of
-from workers.sources.mcp.section import McpServer as Section
+from workers.sources.mcp.offered_tools import digest_of, offers_of
+from workers.sources.mcp.tables import McpServer as Section
 
 
 def _nested(levels: int) -> dict[str, Any]:

@@ -20,13 +20,12 @@ from tests.unit.mcp_server import McpServer, Message, error, event, says, servin
 from tests.unit.mcp_tools import OpenedTools, opened_at
 from tests.waiting import aeventually
 from workers.children.told_tools import ToldTools
-from workers.sources.mcp import refreshing
-from workers.sources.mcp.lists import OfferedList
-from workers.sources.mcp.offers import GONE, digest_of
-from workers.sources.mcp.refreshing import Refresher
-from workers.sources.mcp.section import McpServer as Section
+from workers.sources.mcp import server as server_module
+from workers.sources.mcp.offered_tools import GONE, digest_of
+from workers.sources.mcp.server import Refresher, servers_of
 from workers.sources.mcp.server import Server as OfferedServer
-from workers.sources.mcp.server import servers_of
+from workers.sources.mcp.tables import McpServer as Section
+from workers.sources.mcp.tool_lists import OfferedList
 
 _CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
@@ -34,7 +33,7 @@ _CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_LOOK", "_APART", "_RETRY"):
-        monkeypatch.setattr(refreshing, name, 0.05)
+        monkeypatch.setattr(server_module, name, 0.05)
 
 
 async def _tells(server: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
@@ -86,7 +85,7 @@ async def test_what_comes_is_there_and_what_goes_is_refused_in_words(modern: boo
 async def test_a_server_that_says_so_all_the_time_is_asked_once_in_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refreshing, "_APART", 3600.0)
+    monkeypatch.setattr(server_module, "_APART", 3600.0)
     async with _opened(tmp_path, ["a"]) as (server, tools):
         for _ in range(3):
             await tools.call("tell", {"times": 5_000})
@@ -97,8 +96,8 @@ async def test_a_list_that_is_another_one_each_time_is_read_less_and_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, reads = 0.0, []
-    monkeypatch.setattr(refreshing, "_APART", 10.0)
-    monkeypatch.setattr(refreshing, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(server_module, "_APART", 10.0)
+    monkeypatch.setattr(server_module, "time", SimpleNamespace(monotonic=lambda: now, time=time.time))
     async with serving(McpServer()) as stranger:
         settings = Settings(tool_lists=tmp_path / "lists")
         (server,) = servers_of(settings, {"s": Section.model_validate({"url": stranger.url})})

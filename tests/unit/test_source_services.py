@@ -20,7 +20,7 @@ from tests.unit.mcp_server import Behaviour, McpServer, Message, answer, error, 
 from tests.unit.mcp_tools import opened_at
 from workers.sources.guests import declared_sources
 from workers.sources.mcp import KIND
-from workers.sources.mcp.section import McpServer as Section
+from workers.sources.mcp.tables import McpServer as Section
 
 _WRONG = {
     'limit_key = "a b"': "limit_key: 1 to 64 letters, digits, _, . and -, not 'a b'",

@@ -4,7 +4,7 @@
     ...
 
 Each kind of source is a guest: a folder beside this module, which is imported if the file has a table of its kind, and
-by nobody otherwise.
+by nobody otherwise. Servers that an agent names itself are a guest's, too, which is imported with the first of them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from palaver.tools.schemas import fitting
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
-from .port import OpenSource, RunBlocking, ToolSource
+from .port import KeptLists, OpenSource, OwnServers, RunBlocking, ToolSource
 
 VARIABLE: Final = "PALAVER_TOOL_SOURCES"
 KINDS: Final[dict[str, str]] = {"celery": ".celery", "http": ".http", "mcp": ".mcp"}
 """The module of each guest, within this package, under the name of its tables. The module has a ``KIND``."""
+_OWN_SERVERS: Final = ".mcp.conversation_servers"
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
 """The name of a source: ``crm`` in ``[http.crm]``."""
@@ -160,3 +161,9 @@ def _read(guests: Mapping[str, SourceKind[Any]], path: Path) -> Mapping[str, Map
     model: type[BaseModel] = create_model("ToolSources", __base__=Strict, **tables)
     read = read_strictly(model, path, VARIABLE)
     return {kind: getattr(read, kind) for kind in guests}
+
+
+def open_own_servers(settings: Settings, lists: KeptLists) -> OwnServers:
+    """Open them: nothing is asked yet."""
+    opened: OwnServers = import_module(_OWN_SERVERS, __package__).McpOwnServers(settings, lists)
+    return opened

@@ -1,4 +1,5 @@
-"""The port that every tool source implements: what tools it has, and how one of them is called."""
+"""The port that every tool source implements: what tools it has, and how one of them is called. A second one is that of
+servers that an agent names itself: their tools are one conversation's, and in no worker's set (ADR 0123)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from palaver.config.settings import Settings
+from palaver.steps.leases import Lease
 from palaver.tools import ToolContext, ToolDeclaration
 
 from .containment import ToolAnswer
@@ -55,3 +57,41 @@ OpenSource = Callable[[Settings, RunBlocking | None], AbstractAsyncContextManage
 
 It is called in the main thread, where no loop runs: that is the place to import code of users. What it returns is
 entered on the loop: that is the place to connect. Either raises ``ConfigurationError`` when the settings do not fit."""
+
+
+class KeptLists(Protocol):
+    """The lists of tools that conversations keep, each by a digest of which server it is of."""
+
+    async def of(self, conversation_id: str, servers: Sequence[str]) -> Mapping[str, bytes]:
+        """The lists of these servers that a conversation has."""
+
+    async def keep(self, lease: Lease, server: str, text: bytes) -> bytes:
+        """Keep one; return the one that was kept first."""
+
+
+class OwnTools(Protocol):
+    """The tools of the servers of one agent, for one attempt."""
+
+    @property
+    def declarations(self) -> Mapping[str, ToolDeclaration]:
+        """By the names that the model has for them. In the place of tools that nobody knows yet there is one that asks
+        for them."""
+
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
+        """As ``ToolSource``."""
+
+
+class OwnServers(Protocol):
+    """The servers of all conversations that a process works for."""
+
+    async def tools_of(self, lease: Lease, context: ToolContext) -> OwnTools:
+        """The tools for the lease's agent. A server without a list is asked for it, within its time; ``context`` says
+        as whom. One that does not answer holds up nobody.
+
+        Raises:
+            StaleLease: a list cannot be kept: the lease is not the newest any more.
+            UnknownConversation: the conversation is gone.
+        """
+
+    async def close(self) -> None:
+        """Close all connections."""

@@ -21,7 +21,7 @@ from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.lifecycle import StopReason
 
 from ..sources.containment import failure_of
-from ..sources.own_servers import OwnTools
+from ..sources.port import OwnTools
 from ..tracing.attempt_notes import AttemptNotes, InlineCall
 from .active_step import ActiveStep
 from .answer_stream import AnswerStream

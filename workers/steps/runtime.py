@@ -27,7 +27,8 @@ from palaver.vocabulary.step_kinds import StepKind
 from ..models.model_terms import ModelTerms
 from ..models.provider_limiter import ProviderLimiter
 from ..models.refused_tools import RefusedTools
-from ..sources.own_servers import OwnServers, open_own_servers
+from ..sources.guests import open_own_servers
+from ..sources.port import OwnServers
 from .active_step import ActiveStep, InterruptReason
 from .capabilities import Capabilities
 from .conversation_cache import ConversationCache

@@ -1,4 +1,7 @@
-"""One call of a tool of a server: asked for, left while a person or a task is waited for, and gone on with."""
+"""One call of a tool of a server: asked for, left while a person or a task is waited for, and gone on with.
+
+How its request ended decides which failure it is: what the model reads, and what the step knows of it.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,42 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import ToolError
+from palaver.errors import ErrorClass, RetryableToolError, ToolError, ToolFailure
+from palaver.errors.finding import ToolFinding
+from palaver.errors.tool_findings import find_answer, find_lost, find_said, find_unreached
 from palaver.steps.verdicts import AskPerson
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.context import LeftCall
 
 from ..containment import CallLeft
-from .access import ServerAccess
-from .failures import ENDED, failure_of_call
-from .lists import read_list
-from .offers import OfferedTool, offers_of, visible
-from .param_headers import values_of
+from .credentials import ServerAccess
+from .offered_tools import OfferedTool, offers_of, visible
 from .questions import AskedCall, asked_by
 from .results import presented_result
-from .server import Server
+from .server import Server, one_line
 from .tasks import KeptTask, RemoteTask
-from .wire import HEADER_MISMATCH, INVALID_PARAMS, InvalidAnswer, Message, RpcError, SessionGone
+from .tool_lists import read_list
+from .wire import (
+    ENDED,
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    UNKNOWN,
+    InvalidAnswer,
+    Lost,
+    Message,
+    NeverSent,
+    NotTried,
+    RequestRefused,
+    RpcError,
+    SessionGone,
+)
 
 _ROUNDS: Final = 5
 """Times that a server may ask for the same call again with its own state."""
 _PROGRESS_APART: Final = 0.5
 """Seconds between two reports of progress that are looked at."""
+_REFUSED: Final = 400
+"""The status of a server that refuses without one."""
 
 
 class RemoteCall:
@@ -51,7 +69,7 @@ class RemoteCall:
         self._reported = 0.0
         self.sent = False
         """True once the server may have it."""
-        self._headers = values_of(offer.headers, arguments)
+        self._headers = offer.headers_with(arguments)
 
     async def result(self) -> object:
         """The result for the model.
@@ -135,8 +153,8 @@ class RemoteCall:
         # The server looked at headers alone: the tool has others by now.
         listed = await read_list(self._access.connection)
         found, _ = offers_of(self._server.label, self._server.section, listed.tools)
-        headers = next((offer.headers for offer in found if offer.name == self._offer.name), self._offer.headers)
-        self._headers = values_of(headers, self._arguments)
+        offer = next((each for each in found if each.name == self._offer.name), self._offer)
+        self._headers = offer.headers_with(self._arguments)
         return await self._sent(again)
 
     async def _sent(self, again: Mapping[str, Any]) -> Message:
@@ -166,3 +184,48 @@ class RemoteCall:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def failure_of_call(error: Exception, server: Server, offer: OfferedTool) -> ToolFailure:
+    """Return the failure of a call of ``offer`` whose request ended so."""
+    label, idempotent = server.label, offer.declaration.idempotent
+    words = one_line(error, offer.declaration.timeout)
+    match error:
+        case NeverSent():
+            failure: ToolFailure = RetryableToolError(
+                f"{label} was not reached: {words}", retry_after=error.retry_after
+            )
+            return _found(failure, _unsent(error, str(failure)))
+        case RequestRefused():
+            failure = ToolError(f"{label} did not take the call: {words}")
+            status = error.status if error.status >= _REFUSED else _REFUSED
+            return _found(failure, find_answer(str(failure), status, sent=False))
+        case Lost() if idempotent:
+            failure = RetryableToolError(f"{label} did not answer: {words}")
+            return _found(failure, _lost(error, str(failure)))
+        case Lost():
+            failure = ToolError(f"{label} did not answer: {words}: {UNKNOWN}")
+            return _found(failure, _lost(error, str(failure)))
+        case RpcError():
+            failure = ToolError(f"{label} answered with an error: {words} ({error.code})")
+            return _found(failure, find_said(str(failure), offer.errors.get(str(error.code))))
+    return ToolError(f"{label} did not answer: {words}: {UNKNOWN}")
+
+
+def _unsent(error: NeverSent, message: str) -> ToolFinding:
+    if error.status:
+        wait = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+        return find_answer(message, error.status, headers=wait, sent=False)
+    tried = not isinstance(error, NotTried)
+    return find_unreached(message, "connect_error", retry_after=error.retry_after, tried=tried)
+
+
+def _lost(error: Lost, message: str) -> ToolFinding:
+    if error.status:
+        return find_answer(message, error.status, sent=True)
+    return find_lost(message, ErrorClass.CONNECTION, "connection")
+
+
+def _found(failure: ToolFailure, finding: ToolFinding) -> ToolFailure:
+    failure.finding = finding
+    return failure

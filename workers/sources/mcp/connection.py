@@ -17,7 +17,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, Final
 
-from .http_channel import HttpChannel
+from .http_transport import HttpChannel
 from .wire import (
     METHOD_NOT_FOUND,
     MODERN,

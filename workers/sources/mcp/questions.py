@@ -20,7 +20,7 @@ from palaver.schemas.actions import ServerQuestion
 from palaver.secrets.redaction import redact
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .offers import visible
+from .offered_tools import visible
 from .wire import InvalidAnswer, Message
 
 _METHOD: Final = "elicitation/create"

@@ -14,7 +14,7 @@ from palaver.schemas.content import IMAGE_TYPES, ImagePart, Part, TextPart, medi
 from palaver.tools.rendering import render
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .offers import visible
+from .offered_tools import visible
 from .wire import InvalidAnswer
 
 _SHORT: Final = 200

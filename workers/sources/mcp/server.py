@@ -1,37 +1,50 @@
-"""One server: its connection, and the tools that are taken from it."""
+"""One server: its connection, and the tools that are taken from it.
+
+While a process lives, a server's list is read again when the server says that it changed, when it has become old, or
+when another process of this machine has read a newer one. One process of a machine asks at a time. However often a
+server says that its list changed, it is asked once in a while, and less and less often while each list is another one:
+all workers and the store keep what it says.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import redact
 
-from .access import Accesses, ServerAccess
 from .connection import McpConnection
-from .credentials import Credentials, environment_of
-from .http_channel import HttpChannel
-from .lists import LastList, OfferedList, read_list
-from .offers import OfferedTool, offers_of, visible
-from .section import McpServer
-from .stdio_channel import StdioChannel
-from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused, RpcError, ServerChannel, capabilities
+from .credentials import Accesses, Credentials, ServerAccess, environment_of
+from .http_transport import HttpChannel
+from .offered_tools import OfferedTool, offers_of, visible
+from .stdio_transport import StdioChannel
+from .tables import McpServer
+from .tool_lists import LastList, OfferedList, read_list
+from .wire import ENDED, NeverSent, ServerChannel, capabilities
 
 log = logging.getLogger("palaver.workers.sources.mcp.server")
-
-T = TypeVar("T")
 
 _MOST_GONE: Final = 64
 """Tools of one server that stay though they are gone."""
 _AGAIN: Final = 0.5
 """Seconds until a server is asked again for a list that nobody has yet."""
+_LOOK: Final = 5.0
+"""Seconds between two looks at what other processes have read."""
+_APART: Final = 10.0
+"""Seconds between two lists that a process asks for, whatever the server says; doubled by each that differs."""
+_SLOWEST: Final = 3600.0
+"""The most that they become."""
+_RETRY: Final = 60.0
+"""The same after one that did not come."""
 
 
 class Server:
@@ -145,7 +158,7 @@ class Server:
         until = time.monotonic() + self.section.connect_timeout
         try:
             return await (self.read() if known is not None else self._awaited(until))
-        except (NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError, TimeoutError) as error:
+        except (*ENDED, TimeoutError) as error:
             reason = one_line(error, self.section.connect_timeout)
         if known is None:
             log.error(
@@ -177,11 +190,81 @@ class Server:
                 log.warning("[mcp.%s]: tool %r %s: its digest is %s", self.label, offer.name, what, offer.digest)
 
 
-def one_line(error: BaseException, timeout: float) -> str:
-    """The reason of a failure in a line, without secrets."""
-    if isinstance(error, TimeoutError):
-        return f"it did not answer within {timeout:g} s"
-    return redact(" ".join(visible(str(error)).split()))[:500] or type(error).__name__
+class Refresher:
+    """Keeps the list of one server fresh."""
+
+    def __init__(self, server: Server, renewed: Callable[[], None]) -> None:
+        """``renewed`` is called when its tools may be others."""
+        self._server = server
+        self._renewed = renewed
+        self._not_before = time.monotonic() + _APART
+        self._apart = _APART
+        self._differed_at = -math.inf
+        self._is_away = False
+
+    async def run(self) -> None:
+        """Look, again and again."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await self._server.changed.wait()
+            rest = max(0.0, self._not_before - time.monotonic())
+            await asyncio.sleep(min(_LOOK, rest) if self._server.changed.is_set() else 0)
+            try:
+                await self.look()
+            except Exception:
+                # The list of a stranger: whatever is wrong with it, the next one may be better.
+                log.exception("[mcp.%s]: its list is not read again", self._server.label)
+                self._not_before = time.monotonic() + _RETRY
+
+    async def look(self) -> None:
+        """Take the list that another process has read, or ask for it if it is time."""
+        server = self._server
+        known = server.last_list.read_if_new()
+        if known is not None:
+            if known.read_at >= server.changed_at:
+                server.changed.clear()
+            self._take(known)
+        if not self._is_due() or time.monotonic() < self._not_before:
+            return
+        with server.last_list.turn() as is_ours:
+            if is_ours:
+                await self._ask()
+            else:
+                self._not_before = time.monotonic() + _LOOK
+
+    def _is_due(self) -> bool:
+        if self._server.changed.is_set():
+            return True
+        # A process is not started for its list: it says itself when that changed.
+        asks = self._server.section.url is not None or self._server.connection.alive
+        return asks and self._server.listed is not None and self._server.listed.is_old
+
+    async def _ask(self) -> None:
+        self._server.changed.clear()
+        self._not_before = time.monotonic() + _APART
+        try:
+            listed = await self._server.read()
+        except (*ENDED, TimeoutError) as error:
+            self._not_before = time.monotonic() + _RETRY
+            if not self._is_away:
+                reason = one_line(error, self._server.section.connect_timeout)
+                log.warning("[mcp.%s]: its list is not read again: %s", self._server.label, reason)
+            self._is_away = True
+            return
+        self._is_away = False
+        self._take(listed)
+
+    def _take(self, listed: OfferedList) -> None:
+        if not self._server.renew(listed):
+            self._apart = _APART
+            return
+        now = time.monotonic()
+        was_quiet = now - self._differed_at > 2 * _SLOWEST
+        self._apart = _APART if was_quiet else min(2 * self._apart, _SLOWEST)
+        self._differed_at = now
+        self._not_before = max(self._not_before, now + self._apart)
+        self._renewed()
 
 
 def servers_of(settings: Settings, sections: Mapping[str, McpServer]) -> list[Server]:
@@ -193,3 +276,10 @@ def servers_of(settings: Settings, sections: Mapping[str, McpServer]) -> list[Se
         except ConfigurationError as error:
             log.error("[mcp.%s] is left out: %s", label, error)
     return servers
+
+
+def one_line(error: BaseException, timeout: float) -> str:
+    """The reason of a failure in a line, without secrets."""
+    if isinstance(error, TimeoutError):
+        return f"it did not answer within {timeout:g} s"
+    return redact(" ".join(visible(str(error)).split()))[:500] or type(error).__name__

@@ -22,12 +22,11 @@ from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.lifecycle import WaitReason
 
 from ..containment import CallLeft, is_cancel
-from .access import ServerAccess
-from .failures import ENDED, UNKNOWN
-from .offers import visible
+from .credentials import ServerAccess
+from .offered_tools import visible
 from .questions import questions_in
 from .server import Server, one_line
-from .wire import InvalidAnswer, Lost, Message, NeverSent
+from .wire import ENDED, UNKNOWN, InvalidAnswer, Lost, Message, NeverSent
 
 _SOONEST, _USUAL, _LATEST = 1.0, 5.0, 60.0
 """Seconds between two times that a server is asked for a task."""

@@ -95,6 +95,12 @@ class RpcError(Exception):
         """The status of HTTP."""
 
 
+ENDED: Final = (NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError)
+"""The ways in which a request ends without a result."""
+UNKNOWN: Final = "it may or may not have taken effect"
+"""All that is known then of one that was sent."""
+
+
 class ServerChannel(Protocol):
     """Carries messages to a server and back."""
 

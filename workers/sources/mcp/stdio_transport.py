@@ -32,7 +32,7 @@ from .wire import (
     result_of,
 )
 
-log = logging.getLogger("palaver.workers.sources.mcp.stdio_channel")
+log = logging.getLogger("palaver.workers.sources.mcp.stdio_transport")
 
 _PASSED_ON: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """Variables that every program may see."""

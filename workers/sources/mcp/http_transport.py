@@ -1,23 +1,29 @@
 """Streamable HTTP: each message is a POST of its own, answered with JSON or with a stream of events that ends with the
 answer.
+
+Others run the servers, so there are no redirects, no cookies, nothing compressed, and no connection to an address at
+which clouds keep keys.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import aiohttp
 import orjson
 from aiohttp.abc import AbstractResolver
 
+from palaver.errors import ConfigurationError
 from palaver.errors.headers import retry_after
 from palaver.incoming.event_stream import Event, EventParser
 
-from .http_client import PIECE, answering, http_client, next_piece, whole
+from ...connections.guarded_resolver import GuardedResolver
 from .wire import (
+    ENDED,
     MAX_BODY,
     Heard,
     InvalidAnswer,
@@ -26,7 +32,6 @@ from .wire import (
     NeverSent,
     NotTried,
     RequestRefused,
-    RpcError,
     SessionGone,
     answer_to,
     cancelled,
@@ -37,9 +42,12 @@ from .wire import (
     result_of,
 )
 
-Credentials = Callable[[], Awaitable[Mapping[str, str]]]
+WhoAsks = Callable[[], Awaitable[Mapping[str, str]]]
 """The headers that say who asks."""
 
+_CONNECT: Final = 10.0
+_PIECE: Final = 64 * 1024
+"""Bytes of a body that are looked at in one go."""
 _FAREWELL: Final = 1.0
 """Seconds for a message to a server that nobody waits for."""
 _MOST_FAREWELLS: Final = 16
@@ -51,6 +59,76 @@ _STREAM: Final = "text/event-stream"
 _SESSION: Final = "Mcp-Session-Id"
 _LONGEST_SESSION: Final = 1024
 _ERROR_BODY: Final = 64 * 1024
+
+
+def http_client(*, outward: bool = False, names: AbstractResolver | None = None) -> aiohttp.ClientSession:
+    """A client for servers of tools. With ``outward`` it connects to no address of a private network; ``names`` looks
+    names up."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(resolver=GuardedResolver("the server", outward=outward, names=names), limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
+        auto_decompress=False,
+        headers={"Accept-Encoding": "identity"},
+    )
+
+
+@asynccontextmanager
+async def answering(response: Awaitable[aiohttp.ClientResponse]) -> AsyncIterator[aiohttp.ClientResponse]:
+    """A response within a block, whose errors are those of ``wire``; its connection is closed if it was not read to its
+    end.
+
+    Raises:
+        NeverSent: there was no connection.
+        Lost: it broke later.
+    """
+    try:
+        answer = await response
+        try:
+            yield answer
+        finally:
+            answer.close()
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise NeverSent(f"no connection: {_why(error)}") from error
+    except ConfigurationError as error:
+        raise NeverSent(str(error)) from error
+    except aiohttp.ClientResponseError as error:
+        raise Lost("it answered with what is no HTTP") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise Lost("the connection broke") from error
+
+
+def _why(error: aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError) -> str:
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return "there is no such host"
+        case aiohttp.ClientSSLError():
+            return "TLS failed"
+        case aiohttp.ConnectionTimeoutError():
+            return "nothing answered in time"
+    return os.strerror(error.errno) if error.errno else "it is not reached"
+
+
+async def _next_piece(response: aiohttp.ClientResponse) -> bytes:
+    """The next piece of a body; an empty one if that is all, or it broke off."""
+    try:
+        return await response.content.readany()
+    except (aiohttp.ClientError, OSError):
+        return b""
+
+
+async def whole(response: aiohttp.ClientResponse, most: int = MAX_BODY, begun: bytes = b"") -> bytes:
+    """The body of a response, of which ``begun`` was read before.
+
+    Raises:
+        InvalidAnswer: it is longer than ``most`` bytes.
+    """
+    body = bytearray(begun)
+    while piece := await response.content.read(_PIECE):
+        body += piece
+        if len(body) > most:
+            raise InvalidAnswer(f"it sent more than {most:,} bytes")
+    return bytes(body)
 
 
 class _Events(EventParser):
@@ -74,7 +152,7 @@ class HttpChannel:
     def __init__(
         self,
         url: str,
-        credentials: Credentials,
+        who_asks: WhoAsks,
         changed: Callable[[], None],
         *,
         outward: bool = False,
@@ -84,7 +162,7 @@ class HttpChannel:
         ``names`` as for `http_client`."""
         self._outward, self._names = outward, names
         self._url = url
-        self._credentials = credentials
+        self._who_asks = who_asks
         self._changed = changed
         self._client: aiohttp.ClientSession | None = None
         self._session: str | None = None
@@ -147,7 +225,7 @@ class HttpChannel:
         session = {} if self._session is None else {_SESSION: self._session}
         version = {} if self._version is None else {"MCP-Protocol-Version": self._version}
         fixed = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        return {**await self._credentials(), **fixed, **version, **session, **headers}
+        return {**await self._who_asks(), **fixed, **version, **session, **headers}
 
     async def _answer(self, response: aiohttp.ClientResponse, request: Message, heard: Heard) -> Message:
         await self._require_success(response)
@@ -216,9 +294,9 @@ class HttpChannel:
         self, response: aiohttp.ClientResponse, number: int, heard: Heard, events: _Events, piece: bytes = b""
     ) -> Message | None:
         """The answer, or None if the stream ends without it; ``piece`` was read before."""
-        while piece := piece or await next_piece(response):
-            for start in range(0, len(piece), PIECE):
-                for message in messages_of(events.feed(piece[start : start + PIECE])):
+        while piece := piece or await _next_piece(response):
+            for start in range(0, len(piece), _PIECE):
+                for message in messages_of(events.feed(piece[start : start + _PIECE])):
                     if is_answer(message, number):
                         return message
                     self._take(message, heard)
@@ -247,7 +325,7 @@ class HttpChannel:
         task.add_done_callback(self._farewells.discard)
 
     async def _send_late(self, message: Message) -> None:
-        with suppress(NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError, TimeoutError):
+        with suppress(*ENDED, TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 await self.notify(message, {})
 
@@ -277,7 +355,7 @@ class HttpChannel:
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:
     """The first piece of a body in which there is something; empty if that is all."""
     received = 0
-    while piece := await next_piece(response):
+    while piece := await _next_piece(response):
         received += len(piece)
         if received > MAX_BODY:
             raise InvalidAnswer(f"it sent more than {MAX_BODY:,} bytes")

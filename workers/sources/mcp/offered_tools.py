@@ -1,5 +1,8 @@
 """The tools that a server offers, as far as they are fit for a model: bounded, without hidden text, with a schema that
-is one and is whole."""
+is one and is whole.
+
+A request repeats some of a tool's parameters as headers, for who routes it: ``x-mcp-header`` in a schema.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,17 @@ from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..services import at_service, errors_of
-from .param_headers import ParamHeaders, param_headers_of
-from .section import McpServer, Override
+from .tables import McpServer, Override
+from .wire import header_value
 
 GONE: Final = "This tool is no longer there: calls of it are refused."
 _COMMENT: Final = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
 _SEEN: Final = frozenset({"description", "title", "$comment"})
 """Keywords of a schema whose text is for readers alone."""
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_MARK: Final = "x-mcp-header"
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_CARRIED: Final = ("string", "integer", "boolean")
 
 
 class UnfitTool(Exception):
@@ -44,8 +50,8 @@ class OfferedTool:
     declaration: ToolDeclaration
     digest: str
     output_schema: dict[str, Any] | None
-    headers: ParamHeaders
-    """The parameters that are headers as well."""
+    headers: Mapping[str, tuple[str, ...]]
+    """The parameters that are headers as well: the place in the arguments, by the name of the header."""
     errors: Mapping[str, ErrorClass]
     """The classes that the file has for the codes of its errors."""
     is_gone: bool = False
@@ -55,6 +61,18 @@ class OfferedTool:
         """The same, without what it did."""
         declaration = self.declaration.model_copy(update={"description": GONE, "risky": False})
         return replace(self, declaration=declaration, is_gone=True)
+
+    def headers_with(self, arguments: Mapping[str, Any]) -> dict[str, str]:
+        """The headers for these arguments; one that is not there or null has none."""
+        values = {}
+        for name, place in self.headers.items():
+            value: Any = arguments
+            for part in place:
+                value = value.get(part) if isinstance(value, dict) else None
+            if isinstance(value, str | int):
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                values[f"Mcp-Param-{name}"] = header_value(text)
+        return values
 
 
 def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[list[OfferedTool], list[str]]:
@@ -127,11 +145,7 @@ def _offer(label: str, section: McpServer, tool: object) -> OfferedTool:
     )
     declaration = at_service(declaration, override, section, f"mcp.{label}")
     output = tool.get("outputSchema")
-    try:
-        headers = param_headers_of(schema)
-    except ValueError as error:
-        raise UnfitTool(str(error)) from None
-    errors = errors_of(override, section)
+    headers, errors = _headers_of(schema), errors_of(override, section)
     return OfferedTool(name, declaration, digest, output if isinstance(output, dict) else None, headers, errors)
 
 
@@ -228,3 +242,44 @@ def _depth(value: object) -> int:
         elif isinstance(inner, list):
             left.extend((part, level + 1) for part in inner)
     return deepest
+
+
+def _headers_of(schema: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    """The headers that a schema asks for.
+
+    Raises:
+        UnfitTool: one that cannot be.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    _gather_headers(schema, (), found)
+    if _count_marks(schema) != len(found):
+        raise UnfitTool(f"its {_MARK} is where no argument can be found for sure")
+    return found
+
+
+def _gather_headers(schema: Mapping[str, Any], place: tuple[str, ...], found: dict[str, tuple[str, ...]]) -> None:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return
+    for name, inner in properties.items():
+        if not isinstance(inner, dict):
+            continue
+        if (header := inner.get(_MARK)) is not None:
+            if not isinstance(header, str) or not _HEADER.fullmatch(header):
+                raise UnfitTool(f"its {_MARK} is no name of a header")
+            if header.lower() in {known.lower() for known in found}:
+                raise UnfitTool(f"two of its parameters have one {_MARK}")
+            if inner.get("type") not in _CARRIED:
+                raise UnfitTool(f"its {_MARK} is for a parameter that no header carries")
+            found[header] = (*place, name)
+        _gather_headers(inner, (*place, name), found)
+
+
+def _count_marks(value: object, *, names: bool = False) -> int:
+    """Count the marks in a schema; in ``properties`` each name is one of a parameter."""
+    if isinstance(value, list):
+        return sum(map(_count_marks, value))
+    if not isinstance(value, dict):
+        return 0
+    own = 0 if names or _MARK not in value else 1
+    return own + sum(_count_marks(part, names=not names and name == "properties") for name, part in value.items())
