@@ -23,7 +23,7 @@ PREFIX: Final = "/console"
 _FOLDER: Final = Path(__file__).with_name("static")
 _INDEX: Final = "index.html"
 _NAMES: Final = re.compile(r'^  \["([a-z]+)",', re.MULTILINE)
-"""The lines of the router about pages that are not of one thing."""
+"""The lines of the table of pages about those that are not of one thing."""
 _PLACE: Final = b"{assets}"
 """The words of the index in whose place the folder of all other files is put."""
 
@@ -44,9 +44,7 @@ def _pages(files: Mapping[str, bytes]) -> dict[str, Page]:
     # Relative, as all addresses: a proxy may have taken something off the beginning of the path.
     index = files[_INDEX].replace(_PLACE, folder.removeprefix("/").encode())
     leads = {
-        f"{PREFIX}/{name}{below}": _lead
-        for name in _NAMES.findall(files["lib/router.js"].decode())
-        for below in ("", "/*")
+        f"{PREFIX}/{name}{below}": _lead for name in _NAMES.findall(files["pages.js"].decode()) for below in ("", "/*")
     }
     return {PREFIX: StaticFile(_INDEX, index, forever=False).serve, f"{PREFIX}/": _lead, **leads, **served}
 

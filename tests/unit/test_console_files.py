@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import httpx
@@ -180,3 +181,15 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
     async with world(dialects=dialects_of(("*",))) as api:
         answers: list[httpx.Response] = [await api.client.get(path) for path in ("/console", ASSETS[0])]
     assert [answer.status_code for answer in answers] == [404, 404]
+
+
+def test_no_module_leads_to_itself() -> None:
+    named = re.compile(r"""(?:\bfrom|\bimport) *\(? *["'](\.[^"']*)["']""")
+    uses = {
+        path: {(path.parent / each).resolve() for each in named.findall(path.read_text())}
+        for path in STATIC.resolve().rglob("*")
+        if path.suffix in {".js", ".mjs"}
+    }
+    assert uses[STATIC.resolve() / "pages.js"] >= {*(STATIC.resolve() / "pages").glob("*.js")}
+    # Raises CycleError, with the modules of a circle.
+    assert {*TopologicalSorter(uses).static_order()} == uses.keys()

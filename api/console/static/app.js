@@ -3,8 +3,10 @@ import { html, render, useEffect, useErrorBoundary, useState } from "./lib/html.
 import { Act, DialogPlace } from "./lib/dialogs.js";
 import "./lib/keys.js";
 import { To } from "./lib/parts.js";
-import { FIRST, PAGES, go, match, useRoute } from "./lib/router.js";
-import { may, open, signIn, signOut, useSession } from "./lib/session.js";
+import { FIRST, go, match, useRoute } from "./lib/router.js";
+import { may, signOut, useSession } from "./lib/session.js";
+import { open, signIn } from "./lib/sign_in.js";
+import { PAGES } from "./pages.js";
 
 const modules = new Map();
 
@@ -70,7 +72,7 @@ function Navigation({ path, caller, keyed }) {
 function App() {
   const session = useSession();
   const { path, query } = useRoute();
-  const found = match(path);
+  const found = match(PAGES, path);
   useEffect(() => {
     document.title = `${found?.page[1] ?? path} · Palaver`;
   }, [path]);

@@ -1,34 +1,6 @@
-// Pages, and where we are: behind the # of the address, which no server sees. Every filter is a part of it.
+// Where we are: behind the # of the address, which no server sees. Every filter is a part of it. The pages use this, so
+// it does not know them: who draws them hands their table in.
 import { useEffect, useState } from "./html.js";
-
-/**
- * One line a page: its path (`:name` is a part), its name in the navigation (null: not there), the scopes of which one
- * is needed, and its module, whose default is a component that gets {params, query}. A module is loaded when it is
- * first looked at.
- */
-export const PAGES = [
-  ["runs", "Runs", ["runs:read"], () => import("../pages/runs.js")],
-  ["runs/:id", null, ["runs:read"], () => import("../pages/run.js")],
-  ["actions", "Actions", ["runs:read"], () => import("../pages/actions.js")],
-  ["conversations", "Conversations", ["runs:read"], () => import("../pages/conversations.js")],
-  ["conversations/:id", null, ["runs:read"], () => import("../pages/conversation.js")],
-  ["playground", "Playground", ["runs:submit"], () => import("../pages/playground.js")],
-  ["agents", "Agents", ["runs:read"], () => import("../pages/agents.js")],
-  ["agents/:name", null, ["runs:read"], () => import("../pages/agent.js")],
-  ["schedules", "Schedules", ["runs:read"], () => import("../pages/schedules.js")],
-  ["schedules/:name", null, ["runs:read"], () => import("../pages/schedule.js")],
-  ["batches", "Batches", ["runs:read"], () => import("../pages/batches.js")],
-  ["batches/:id", null, ["runs:read"], () => import("../pages/batch.js")],
-  ["webhooks", "Webhooks", ["webhooks:write"], () => import("../pages/webhooks.js")],
-  ["webhooks/:id", null, ["webhooks:write"], () => import("../pages/webhook.js")],
-  ["fleet", "Queues and workers", ["runs:read"], () => import("../pages/fleet.js")],
-  ["tools", "Tools and models", ["runs:read"], () => import("../pages/tools.js")],
-  ["statistics", "Statistics", ["usage:read"], () => import("../pages/statistics.js")],
-  ["usage", "Usage", ["usage:read"], () => import("../pages/usage.js")],
-  ["tenants", "Tenants", ["admin"], () => import("../pages/tenants.js")],
-  ["keys", "Keys", ["admin"], () => import("../pages/keys.js")],
-  ["audit", "Audit", ["admin"], () => import("../pages/audit.js")],
-];
 
 /** A part of an address that leads to nothing but itself in an address of the API. */
 const NAME = /^(?!\.{1,2}$)[^\\/?#%]+$/;
@@ -68,10 +40,10 @@ function safely(path) {
   }
 }
 
-/** The page at a path and the parts of that, or null. */
-export function match(path) {
+/** The one of these pages at a path and the parts of that, or null. Each page begins with its path: `:name` is a part. */
+export function match(pages, path) {
   const parts = path.split("/");
-  for (const page of PAGES) {
+  for (const page of pages) {
     const wanted = page[0].split("/");
     if (wanted.length !== parts.length) continue;
     if (wanted.every((part, place) => part.startsWith(":") ? NAME.test(parts[place]) : part === parts[place])) {

@@ -1,7 +1,7 @@
 // Who looks. A key is kept in this tab's sessionStorage: a reload keeps it, the end of the tab or of the time ends it.
-// It is in no address, no cookie and no history, and goes nowhere but into the Authorization header of this API.
+// It is in no address, no cookie and no history, and goes nowhere but into the Authorization header of this API. Every
+// request looks here, so this asks the API nothing: sign_in.js does.
 import { useEffect, useState } from "./html.js";
-import { Problem, request } from "./api.js";
 
 const PLACE = "palaver.console";
 const LASTS = 12 * 3600 * 1000;
@@ -50,26 +50,20 @@ export function may(...scopes) {
   return Boolean(now.caller?.scopes.some((scope) => scopes.includes(scope)));
 }
 
-/** Ask the API who this is; without a key it may want one. */
-export async function open() {
-  const kept = read();
-  try {
-    const caller = await request("GET", "v1/caller", { key: kept?.key ?? null });
-    set({ state: "in", caller, keyed: Boolean(kept), why: null });
-    watch();
-  } catch (problem) {
-    if (problem instanceof Problem && problem.status === 401) signOut(kept ? problem.message : null);
-    else set({ state: "away", caller: null, why: problem.message });
-  }
+/** The API knows the caller, by a key that is kept or without one. */
+export function begin(caller, keyed) {
+  set({ state: "in", caller, keyed, why: null });
+  watch();
 }
 
-/** Take a key, if the API does. */
-export async function signIn(pasted) {
-  if (/[^\x21-\x7e]/.test(pasted)) throw new Error("That is no key: it has characters that keys do not have.");
-  const caller = await request("GET", "v1/caller", { key: pasted });
+/** The API does not say who this is. */
+export function setAway(why) {
+  set({ state: "away", caller: null, why });
+}
+
+/** Keep a key. */
+export function keep(pasted) {
   sessionStorage.setItem(PLACE, JSON.stringify({ key: pasted, until: Date.now() + LASTS }));
-  set({ state: "in", caller, keyed: true, why: null });
-  watch();
 }
 
 /** Forget the key. */
