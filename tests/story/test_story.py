@@ -225,7 +225,7 @@ def test_a_run_may_have_a_limit_of_steps(palaver: Palaver) -> None:
 
 def test_every_run_has_a_deadline(palaver: Palaver) -> None:
     """A day unless you say otherwise. At that moment the run ends, whatever it does."""
-    deadline = datetime.now(UTC) + timedelta(seconds=0.7)
+    deadline = datetime.now(UTC) + timedelta(seconds=2)
     run = palaver.run("hello", model="fake/say-400+rate-20", deadline=deadline)
     assert (run.status, run.stop_reason) == ("expired", "deadline")
     assert run.times.ended_at is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 import tracemalloc
 from collections import deque
@@ -274,7 +275,7 @@ async def test_a_tool_that_blocks_the_loop_is_named_in_the_log(caplog: pytest.Lo
         return "42"
 
     assert await contained(ponder.declaration, ponder) == "42"
-    assert "tool ponder held up every step of its process for 0.3 s" in caplog.text
+    assert re.search(r"tool ponder held up every step of its process for \d+\.\d s", caplog.text)
 
 
 @pytest.fixture
