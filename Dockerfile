@@ -13,6 +13,7 @@ COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
 COPY palaver ./palaver
 COPY workers ./workers
 COPY api ./api
+COPY features ./features
 RUN pip --python /opt/palaver install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation .
 
 FROM python:${PYTHON}-slim-bookworm

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 import lupa.lua51  # type: ignore[import-untyped]
 
 from palaver.config.settings import Settings
-from palaver.store.scripting.assembly import Assembler, Files, Names, lua_files
-from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.additions import all_lua_files, all_scripts
+from palaver.store.scripting.assembly import Assembler, Files, Names
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.frames import Source
 from palaver.store.scripting.scripts import VERSION
@@ -214,9 +214,9 @@ def _fields(code: str) -> set[str]:
 
 def main() -> None:
     """Print what is wrong, if anything is."""
-    files, names = lua_files(), shared_names(ScriptSettings.of(Settings()), VERSION)
+    files, names = all_lua_files(), shared_names(ScriptSettings.of(Settings()), VERSION)
     try:
-        found = sorted(set(faults(SCRIPTS, names, files)))
+        found = sorted(set(faults(all_scripts(), names, files)))
     except (LookupError, RecursionError) as error:
         found = [str(error)]
     print("\n".join(found) if found else _summary(Assembler(names, files), len(files)))
@@ -224,9 +224,9 @@ def main() -> None:
 
 
 def _summary(assembler: Assembler, files: int) -> str:
-    counts = {script.name: chunk_of(assembler.script(script).text).locals for script in SCRIPTS}
+    counts = {script.name: chunk_of(assembler.script(script).text).locals for script in all_scripts()}
     most = sorted(counts.items(), key=lambda each: -each[1])
-    return f"{len(SCRIPTS)} scripts, {files} files: no faults; locals, of {MOST_LOCALS}: " + ", ".join(
+    return f"{len(all_scripts())} scripts, {files} files: no faults; locals, of {MOST_LOCALS}: " + ", ".join(
         f"{name} {count}" for name, count in most
     )
 

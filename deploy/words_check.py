@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent
-PACKAGES: Final = ("palaver", "workers", "api")
+PACKAGES: Final = ("palaver", "workers", "api", "features")
 GENERATED: Final = "palaver/client/sync/"
 HEADLESS: Final = re.compile(r"(?:What|Whether|Who|Whose|How|Of|Those|Where|Which|When)\b")
 SIDES: Final[Mapping[str, str]] = {

@@ -37,7 +37,7 @@ from palaver.store.server.preflight import Preflight
 
 from ..http.hosts import refuse_open_bind
 from ..kit.dialects import Dialect, respond
-from .installed import dialects_of
+from .installed import add_routes, dialects_of
 from .middleware import Access, Middleware
 from .pages import add_pages
 from .routing import Handlers
@@ -83,6 +83,7 @@ def create_app(
 
     Starting raises ConfigurationError for settings that do not fit.
     """
+    add_routes()
     if dialects is None:
         chosen = settings or environment()
         dialects = dialects_of(chosen.dialects, console=chosen.console)

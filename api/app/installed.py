@@ -13,6 +13,7 @@ from typing import Final
 
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
+from palaver.feature import features
 from palaver.vocabulary.names import did_you_mean
 
 from ..kit.dialects import Dialect
@@ -41,6 +42,13 @@ def dialects_of(chosen: Sequence[str], *, console: bool = False) -> tuple[Dialec
     if console:
         selected[_CONSOLE] = None
     return (NATIVE, *(_load(name, known) for name in selected))
+
+
+def add_routes() -> None:
+    """Add the routes of features to the dialects that they are of."""
+    for feature in features().values():
+        if feature.routes:
+            feature.load(feature.routes)
 
 
 def _load(name: str, known: Mapping[str, EntryPoint]) -> Dialect:

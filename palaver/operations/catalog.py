@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from pydantic import BaseModel
+
 from palaver.errors import ErrorClass, FieldError, classify
-from palaver.schemas.batches import Batch
 from palaver.schemas.json_pointers import pointer
 from palaver.schemas.models import Waiting
-from palaver.schemas.schedules import ListedSchedule, Schedule
 from palaver.store import Store
 from palaver.store.fleet.tools import DeclaredSet
 from palaver.store.redis.single_flight import Fresh, SingleFlight
@@ -22,7 +22,7 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 from palaver.vocabulary.step_kinds import MODEL
 
-P = TypeVar("P", ListedSchedule, Schedule, Batch)
+P = TypeVar("P", bound=BaseModel)
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """Declarations of tools by name. While a deployment rolls a tool may have several of them: the one seen last is
 first."""
@@ -53,7 +53,7 @@ class Catalog:
         return await self._providers.get(lambda known: known is None or known >= {*wanted})
 
     async def with_waiting(self, planned: Sequence[P], goes_on: Callable[[P], bool]) -> list[P]:
-        """Return schedules or batches; where no worker takes model steps, with ``waiting`` in those that go on. Raises
+        """Return planned work; where no worker takes model steps, with ``waiting`` in those that go on. Raises
         what the store raises."""
         if not any(map(goes_on, planned)):
             return list(planned)

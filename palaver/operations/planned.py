@@ -1,20 +1,20 @@
-"""Work that is due at a time: ticks of schedules, and batches that go on (ADRs 0119 and 0120). Model workers do it, by
-the rules of the API."""
+"""Work that is due at a time: that of features, and batches that go on (ADR 0120). Model workers do it, by the rules of
+the API."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, classify
-from palaver.operations.backend import Publishing
+from palaver.feature import features
+from palaver.operations.backend import Backend, Publishing
 from palaver.operations.batches.runner import BatchRunner
 from palaver.operations.planning_rules import PlanningBackend
-from palaver.operations.schedules.scheduler import Scheduler
 from palaver.store import Store
 
 _log: Final = logging.getLogger("palaver.planned")
@@ -26,26 +26,38 @@ _DENIED: Final = 60.0
 """The same, if that is for an unforeseen reason: each is a traceback in the log."""
 
 
+class Planned(Protocol):
+    """Work of one kind that is due at a time, by the rules of a backend. Any number of processes look at it at once."""
+
+    async def look(self) -> float:
+        """Carry out what is due. Return the seconds until there may be more.
+
+        Raises what Redis raises, and StoreUnavailable.
+        """
+        ...
+
+
+Kind = Callable[[Backend], Planned]
+
+
+def kinds() -> tuple[Kind, ...]:
+    """Return the kinds of planned work that are installed."""
+    return (*(feature.load(feature.planned) for feature in features().values() if feature.planned), BatchRunner)
+
+
 async def carry_out(
-    store: Store, settings: Settings, publisher: Publishing, woken: Sequence[asyncio.Event], closing: asyncio.Event
+    kind: Kind, store: Store, settings: Settings, publisher: Publishing, woken: asyncio.Event, closing: asyncio.Event
 ) -> None:
-    """Look for what is due, again and again, until ``closing``: once in ten seconds where there is nothing, and when
-    one is ``woken``, for ticks the first and for batches the second."""
-
-    async def loop(kind: type[Scheduler] | type[BatchRunner], event: asyncio.Event) -> None:
-        backend = PlanningBackend(store, settings, publisher)
-        try:
-            await _carry_out(kind, backend, event, closing)
-        finally:
-            await backend.close()
-
-    of_schedules, of_batches = woken
-    await asyncio.gather(loop(Scheduler, of_schedules), loop(BatchRunner, of_batches))
+    """Look for what is due of one kind, again and again, until ``closing``: once in ten seconds where there is nothing,
+    and when it is ``woken``."""
+    backend = PlanningBackend(store, settings, publisher)
+    try:
+        await _carry_out(kind, backend, woken, closing)
+    finally:
+        await backend.close()
 
 
-async def _carry_out(
-    kind: type[Scheduler] | type[BatchRunner], backend: PlanningBackend, woken: asyncio.Event, closing: asyncio.Event
-) -> None:
+async def _carry_out(kind: Kind, backend: PlanningBackend, woken: asyncio.Event, closing: asyncio.Event) -> None:
     while not closing.is_set():
         woken.clear()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self, cast
 
 from redis.asyncio import Redis
@@ -45,10 +46,9 @@ from palaver.store.runs.children import Children
 from palaver.store.runs.control import RunControl
 from palaver.store.runs.history import History
 from palaver.store.runs.runs import Runs
-from palaver.store.schedules.schedules import Schedules
-from palaver.store.schedules.ticks import Ticks
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
+from palaver.store.sides import Ground, P
 from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.lacking import LackingIndex
@@ -83,14 +83,14 @@ class Store:
         self.children = Children(connection, self.runs)
         self.history = History(scripts, self.runs, self.capacity, self.vault)
         self.agents = Agents(connection, scripts, self.capacity)
-        self.schedules = Schedules(connection, scripts, self.capacity)
-        self.ticks = Ticks(connection, scripts)
         self.batches = Batches(connection, scripts, self.capacity)
         self.batch_progress = BatchProgress(connection, scripts)
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.queues = ToolQueues(connection)
         self.rounds = Rounds(connection, settings)
+        self._ground = Ground(connection, scripts, settings, self.capacity, self.rounds)
+        self._parts: dict[Callable[[Ground], Any], Any] = {}
         self.due = DueIndex(connection, scripts, self.rounds, self.queues)
         self.feeds = Feeds(connection, redis.channels if isinstance(redis, SharedClient) else None)
         self.conversation_feeds = ConversationFeeds(connection, self.feeds, self.runs)
@@ -118,9 +118,9 @@ class Store:
             self.usage,
             self.api_keys,
             self.audit,
-            self.schedules,
             self.batches,
             self.webhooks,
+            self.part,
             settings,
         )
         self.providers = Providers(connection, scripts, settings)
@@ -166,6 +166,13 @@ class Store:
             return cls(ClusterClient.of(settings.store_url, shared=shared, **waits), settings, send=send)
         pool = pool_of(settings.store_url, **waits)
         return cls((SharedClient if shared else Redis)(connection_pool=pool), settings, send=send)
+
+    def part(self, kind: Callable[[Ground], P]) -> P:
+        """Return the part of a feature in this store, made when it is first asked for."""
+        if kind not in self._parts:
+            self._parts[kind] = kind(self._ground)
+        part: P = self._parts[kind]
+        return part
 
     def under(self, settings: Settings) -> Store:
         """The same store under other settings, for use in the place of a process that has these."""

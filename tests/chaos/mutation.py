@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from tests.pages import ROOT
 
-TREE: Final = ("palaver", "workers", "api", "deploy", "tests", "pyproject.toml")
+TREE: Final = ("palaver", "workers", "api", "features", "deploy", "tests", "pyproject.toml")
 TAKES_AT_MOST: Final = 300.0
 """Seconds for a scenario, on a machine that has other things to do as well."""
 _NOTICED: Final = re.compile(r"AssertionError|DID NOT RAISE|^E +palaver\.", re.MULTILINE)

@@ -25,7 +25,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str) -> TestedMutant
 PLANNED_MUTANTS: Final = by_name(
     _mutant(
         "a tick that is submitted under no key",
-        "palaver/operations/schedules/scheduler.py",
+        "features/schedules/scheduler.py",
         "(await begin(self._backend, submission, caller, key=_key(claimed), voices=voices)).run_id",
         "(await begin(self._backend, submission, caller, voices=voices)).run_id",
         _TICK_KILLS,
@@ -46,7 +46,7 @@ PLANNED_MUTANTS: Final = by_name(
     ),
     _mutant(
         "an hour that comes twice, and so does a daily tick",
-        "palaver/operations/schedules/times.py",
+        "features/schedules/times.py",
         "            if at > moment:\n",
         "            if at != moment:\n",
         "tests/unit/test_schedule_times.py",

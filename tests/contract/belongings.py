@@ -10,8 +10,13 @@ from typing import Any, Final, get_args
 
 import orjson
 
+from features.schedules import schedule_keys
+from features.schedules.contract import NextTick
+from features.schedules.schedules import ScheduleOrder, Schedules
+from features.schedules.ticks import Ticks
 from palaver.schemas.actions import ActionType
 from palaver.schemas.batches import BatchHead, BatchItem
+from palaver.schemas.bearers import Bearer
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Usage
 from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
@@ -20,20 +25,9 @@ from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.batches.batches import BatchOrder
-from palaver.store.redis import (
-    access_keys,
-    agent_keys,
-    batch_keys,
-    fleet_keys,
-    keys,
-    provider_keys,
-    schedule_keys,
-    webhook_keys,
-)
+from palaver.store.redis import access_keys, agent_keys, batch_keys, fleet_keys, keys, provider_keys, webhook_keys
 from palaver.store.redis.reach import EVERYTHING, Reach, within
-from palaver.store.schedules.schedules import Bearer, ScheduleOrder
 from palaver.store.scripting.contracts.batches import EndedCell
-from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.tenants.tenants import Tenant
 from palaver.store.webhooks.delivery_records import RecordedAttempt
@@ -154,16 +148,16 @@ async def _put_schedules(store: Store, tag: str, words: str) -> None:
     order, timing = ScheduleOrder(ScheduledRun(agent="support", input=words), Bearer(words)), Timing(every=60)
     ahead = NextTick(2**42, 2**42)
     for name in ("over", "claimed", "paused"):
-        await store.schedules.keep(tag, f"{name}-{words}", order, timing, NextTick(1000, 1000))
-    await store.schedules.pause(tag, f"paused-{words}", by=words)
-    due, _ = await store.ticks.due()
+        await store.part(Schedules).keep(tag, f"{name}-{words}", order, timing, NextTick(1000, 1000))
+    await store.part(Schedules).pause(tag, f"paused-{words}", by=words)
+    due, _ = await store.part(Ticks).due()
     for each in due:
         if each.tenant == tag:
-            claimed = await store.ticks.claim(each, 1000, None, ahead)
+            claimed = await store.part(Ticks).claim(each, 1000, None, ahead)
             assert claimed is not None
             if each.name.startswith("over"):
                 moment = datetime.fromtimestamp(1, UTC)
-                await store.ticks.settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
+                await store.part(Ticks).settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
 
 
 async def _deliver_one(store: Store, tag: str) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.additions import all_scripts
 from tests.contract.called import FILE
 from tests.pages import ROOT
 
@@ -32,4 +32,4 @@ def test_the_files_that_are_held_everywhere_call_every_script(tmp_path: Path) ->
         timeout=600,
     )
     assert done.returncode == 0, done.stdout[-3000:]
-    assert {script.name for script in SCRIPTS} - _BY_THE_API - {*called.read_text().split()} == set()
+    assert {script.name for script in all_scripts()} - _BY_THE_API - {*called.read_text().split()} == set()

@@ -10,10 +10,14 @@ from typing import Any, Final
 
 import orjson
 
+from features.schedules.contract import NextTick
+from features.schedules.schedules import ScheduleOrder, Schedules
+from features.schedules.ticks import Ticks
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.schemas.actions import ServerQuestion
 from palaver.schemas.batches import BatchHead, BatchItem
+from palaver.schemas.bearers import Bearer
 from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
@@ -28,7 +32,6 @@ from palaver.store.batches.progress import BatchClaim
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
 from palaver.store.redis import access_keys, keys, provider_keys, webhook_keys
 from palaver.store.redis.reach import Reach, within
-from palaver.store.schedules.schedules import Bearer, ScheduleOrder
 from palaver.store.scripting.contracts import (
     BeginErasure,
     EndErasure,
@@ -46,7 +49,6 @@ from palaver.store.scripting.contracts import (
 from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
-from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.statistics import FoldedTally
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
@@ -710,39 +712,39 @@ async def _remove_agent(driver: StoreDriver, n: int) -> Act:
 async def _schedule(driver: StoreDriver, n: int) -> ScheduleOrder:
     """A schedule whose run has ``n`` KiB."""
     order = ScheduleOrder(ScheduledRun(agent=AGENT, input="x" * 1024 * n), Bearer())
-    await driver.store.schedules.keep("", "nightly", order, Timing(every=60), NextTick(1000, 1000))
+    await driver.store.part(Schedules).keep("", "nightly", order, Timing(every=60), NextTick(1000, 1000))
     return order
 
 
 async def _keep_schedule(driver: StoreDriver, n: int) -> Act:
     order = await _schedule(driver, n)
-    schedules = driver.store.schedules
+    schedules = driver.store.part(Schedules)
     return lambda: schedules.keep("", "nightly", order, Timing(every=90), NextTick(2000, 2000))
 
 
 async def _pause_schedule(driver: StoreDriver, n: int) -> Act:
     await _schedule(driver, n)
-    return lambda: driver.store.schedules.pause("", "nightly", by=None)
+    return lambda: driver.store.part(Schedules).pause("", "nightly", by=None)
 
 
 async def _remove_schedule(driver: StoreDriver, n: int) -> Act:
     await _schedule(driver, n)
-    return lambda: driver.store.schedules.remove("", "nightly")
+    return lambda: driver.store.part(Schedules).remove("", "nightly")
 
 
 async def _claim_tick(driver: StoreDriver, n: int) -> Act:
     await _schedule(driver, n)
-    (due,), _ = await driver.store.ticks.due()
-    return lambda: driver.store.ticks.claim(due, 1000, None, NextTick(2**42, 2**42))
+    (due,), _ = await driver.store.part(Ticks).due()
+    return lambda: driver.store.part(Ticks).claim(due, 1000, None, NextTick(2**42, 2**42))
 
 
 async def _settle_tick(driver: StoreDriver, n: int) -> Act:
     await _schedule(driver, n)
-    (due,), _ = await driver.store.ticks.due()
-    claimed = await driver.store.ticks.claim(due, 1000, None, NextTick(2**42, 2**42))
+    (due,), _ = await driver.store.part(Ticks).due()
+    claimed = await driver.store.part(Ticks).claim(due, 1000, None, NextTick(2**42, 2**42))
     assert claimed is not None
     moment = datetime.fromtimestamp(1, UTC)
-    return lambda: driver.store.ticks.settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
+    return lambda: driver.store.part(Ticks).settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
 
 
 async def _batch(driver: StoreDriver, n: int) -> tuple[BatchOrder, BatchClaim]:

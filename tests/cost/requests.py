@@ -13,6 +13,7 @@ import orjson
 from fastapi.routing import APIRoute
 
 from api.app import create_app
+from features.schedules import schedule_keys
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Submission
@@ -21,7 +22,7 @@ from palaver.steps.verdicts import Continue, GiveUp, Postpone
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
-from palaver.store.redis import access_keys, keys, schedule_keys, webhook_keys
+from palaver.store.redis import access_keys, keys, webhook_keys
 from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.statistics.tallies import SpanTally
 from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt

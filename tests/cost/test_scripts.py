@@ -12,7 +12,7 @@ from palaver.steps.leases import Lease, OfferedPlace
 from palaver.steps.verdicts import Continue, ToolOutcome
 from palaver.store import Store
 from palaver.store.redis.reach import Reach, within
-from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.additions import all_scripts
 from palaver.vocabulary.step_kinds import RECOVERED
 from tests.contract.store_driver import StoreDriver
 from tests.cost.cases import CASES, Case
@@ -47,7 +47,7 @@ async def test_twice_as_much_is_at_most_twice_the_work(case: Case) -> None:
 
 
 def test_every_script_has_a_case() -> None:
-    assert {case.script for case in CASES} == {script.name for script in SCRIPTS}
+    assert {case.script for case in CASES} == {script.name for script in all_scripts()}
 
 
 @pytest.mark.parametrize("tenant", ["", "k7m2qx"], ids=["default tenant", "another tenant"])

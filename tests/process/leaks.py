@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from palaver.store.redis import keys, schedule_keys, webhook_keys
+from features.schedules import schedule_keys
+from palaver.store.redis import keys, webhook_keys
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
 from tests.redis_cluster import ON_CLUSTER

@@ -26,6 +26,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 
 from deploy.check import logins
 from deploy.check.kit import ROOT
+from features.schedules.schedules import Schedules
 from palaver.delivery.deliveries import QUEUE_NAMES, transport_options
 from palaver.schemas.models import Run, Submission
 from palaver.stack.ports import free_port
@@ -130,7 +131,7 @@ def test_workers_carry_out_what_is_planned_under_the_shipped_users(guarded: Clus
     assert guarded.http.get(path, headers=bearer).json()["totals"][0]["ended"] == {"completed": 2}
     timing = {"every": 10, "run": {"agent": "planned", "input": "hello"}}
     assert guarded.http.put("/v1/schedules/often", json=timing, headers=bearer).status_code == 201
-    _, kept = guarded.ask(lambda store: store.schedules.get("", "often"))
+    _, kept = guarded.ask(lambda store: store.part(Schedules).get("", "often"))
     assert (kept.bearer.name, kept.bearer.kind) == ("nightly", "stored")
     (tick, *_) = eventually(lambda: guarded.http.get("/v1/schedules/often", headers=bearer).json()["ticks"])
     assert tick["outcome"] == "started"

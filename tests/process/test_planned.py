@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.store.redis import schedule_keys
+from features.schedules import schedule_keys
 from tests.process.cluster import Cluster
 from tests.waiting import eventually
 

@@ -12,10 +12,10 @@ from fakeredis import _helpers
 from fakeredis.aioredis import FakeRedis
 from fakeredis.commands_mixins import server_mixin
 
+from features.schedules import schedule_keys
+from features.schedules.scheduler import Scheduler
 from palaver.operations import Backend
-from palaver.operations.schedules.scheduler import Scheduler
 from palaver.store import Store
-from palaver.store.redis import schedule_keys
 from tests.contract.clock import Clock
 from tests.unit.api_world import World
 

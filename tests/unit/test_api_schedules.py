@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from features.schedules import schedule_keys
+from features.schedules.scheduler import Scheduler
+from features.schedules.ticks import Ticks
 from palaver.config.settings import ApiKey
 from palaver.errors import Refused
-from palaver.operations.schedules.bearers import caller_now
-from palaver.operations.schedules.scheduler import Scheduler
+from palaver.operations.bearers import caller_now
+from palaver.schemas.bearers import Bearer
 from palaver.store.access.api_keys import KeyGrant
-from palaver.store.redis import schedule_keys
-from palaver.store.schedules.schedules import Bearer
 from palaver.vocabulary.scopes import SCOPES
 from tests.contract.clock import Clock
 from tests.unit.api_world import AGENT, SETTINGS, World, assert_problem, world
@@ -284,7 +285,7 @@ async def test_when_nobody_knows_any_more_what_became_of_a_tick_it_is_not_carrie
     async with planned(SETTINGS.model_copy(update={"retention": 3600.0})) as plan:
         await plan.put(every=86400)
         plan.clock.now = datetime(2026, 11, 27, tzinfo=UTC).timestamp()
-        (due,), _ = await plan.api.store.ticks.due()
+        (due,), _ = await plan.api.store.part(Ticks).due()
         claimed = await plan.scheduler._claim(due)
         assert claimed is not None, "and then the process dies"
         tick = (await plan.pass_time(1801))["ticks"][0]
@@ -296,7 +297,7 @@ async def test_a_run_that_was_submitted_is_known_though_it_would_be_refused_now(
         await plan.api.client.put("/v1/agents/support", json=AGENT)
         await plan.put(run={**RUN, "agent": "support"})
         plan.clock.now = await next_attention(plan.api) or 0
-        (due,), _ = await plan.api.store.ticks.due()
+        (due,), _ = await plan.api.store.part(Ticks).due()
         claimed = await plan.scheduler._claim(due)
         assert claimed is not None
         entry = await plan.scheduler._outcome(claimed)

@@ -12,8 +12,8 @@ from fakeredis import FakeAsyncRedis
 
 from palaver.errors import NewerVersion
 from palaver.store.redis.keys import Key
-from palaver.store.scripting.assembly import Assembler, literal, lua_files
-from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.additions import all_lua_files, all_scripts
+from palaver.store.scripting.assembly import Assembler, literal
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.contracts.wire import Batch, Json
@@ -242,8 +242,8 @@ def test_a_value_of_python_is_written_in_lua() -> None:
 
 
 def test_every_script_has_a_lua_file_of_its_name() -> None:
-    files = [name for name in lua_files() if not name.startswith("_")]
-    assert sorted(script.name for script in SCRIPTS) == sorted(files)
+    files = [name for name in all_lua_files() if not name.startswith("_")]
+    assert sorted(script.name for script in all_scripts()) == sorted(files)
 
 
 def test_every_refusal_has_a_sentence() -> None:

@@ -84,7 +84,7 @@ def test_a_process_may_be_armed_anew(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_point_is_passed_somewhere() -> None:
     passed = set[str]()
-    for part in ("palaver", "workers", "api", "tests/process"):
+    for part in ("palaver", "workers", "api", "features", "tests/process"):
         for path in (ROOT / part).rglob("*.py"):
             passed |= set(re.findall(r'\bfailpoint\("([a-z.]+)"\)', path.read_text()))
     assert passed == POINTS

@@ -10,8 +10,9 @@ import pytest
 from deploy.lua_check import MOST_LOCALS, chunk_of, faults
 from palaver.config.settings import Settings
 from palaver.store.redis.keys import Key
-from palaver.store.scripting.assembly import Assembler, lua_files
-from palaver.store.scripting.contracts import SCRIPTS, Renew
+from palaver.store.scripting.additions import all_lua_files, all_scripts
+from palaver.store.scripting.assembly import Assembler
+from palaver.store.scripting.contracts import Renew
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.scripts import VERSION
 from palaver.store.scripting.shared_names import ScriptSettings, shared_names
@@ -51,7 +52,7 @@ def found(script: str = SCRIPT, **parts: str) -> list[str]:
 
 @pytest.mark.chaos
 def test_the_scripts_have_no_faults() -> None:
-    assert list(faults(SCRIPTS, NAMES, lua_files())) == []
+    assert list(faults(all_scripts(), NAMES, all_lua_files())) == []
 
 
 def test_a_script_without_faults_has_none() -> None:
@@ -85,7 +86,7 @@ def test_a_fault_is_found(right: str, wrong: str, said: str) -> None:
 
 
 def test_a_batch_is_read_by_the_names_of_its_fields() -> None:
-    files, rest = lua_files(), "received, characters, quiet_ms, left_ms"
+    files, rest = all_lua_files(), "received, characters, quiet_ms, left_ms"
     parts = {name: files[name] for name in Assembler(NAMES, files).parts("renew")}
     renew = files["renew"].replace("step, fence, received", "fence, step, received")
     assert renew != files["renew"]

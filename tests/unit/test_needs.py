@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from deploy.check.logins import shipped_users
-from palaver.store.scripting.assembly import lua_files
+from palaver.store.scripting.additions import all_lua_files
 from palaver.store.server.needs import Place, Role, needs
 
 _UNASKED: Final = {
@@ -49,7 +49,7 @@ def test_events_go_by_the_database() -> None:
 
 def test_every_command_of_a_script_is_granted_to_somebody() -> None:
     """A script that calls what no role may call fails under the shipped users, and nowhere else."""
-    called = {name.lower() for text in lua_files().values() for name in re.findall(r"redis\.p?call\('(\w+)'", text)}
+    called = {name.lower() for text in all_lua_files().values() for name in re.findall(r"redis\.p?call\('(\w+)'", text)}
     assert len(called) > 20
     assert called <= _granted("api") | _granted("worker")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.pages import ROOT, syntax
 
 PAGE = ROOT / "ARCHITECTURE.md"
-PACKAGES = ("palaver", "workers", "api")
+PACKAGES = ("palaver", "workers", "api", "features")
 
 
 def _rooms(folder: Path, indent: str = "") -> Iterator[str]:

@@ -10,9 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.operations.schedules.keeping import times_of
+from features.schedules import schedule_keys
+from features.schedules.keeping import times_of
 from palaver.schemas.schedules import Timing
-from palaver.store.redis import keys, schedule_keys
+from palaver.store.redis import keys
 from tests.unit.api_world import AGENT, SETTINGS, World, world
 from tests.unit.schedule_world import Schedulers, next_attention, turned_clock
 

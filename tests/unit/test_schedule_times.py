@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from features.schedules.times import TickTimes
 from palaver.errors import Refused
-from palaver.operations.schedules.times import TickTimes
 from palaver.schemas.schedules import Timing
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -23,7 +23,7 @@ _READ = re.compile(r"""["'{\s(](PALAVER_[A-Z][A-Z_]*[A-Z])\b""")
 def _named() -> set[str]:
     """Every variable that is named in what is run."""
     files = [ROOT / "Makefile", ROOT / "Procfile", *ROOT.glob(".github/**/*.yml"), *ROOT.glob("deploy/*.yaml")]
-    for folder in ("palaver", "workers", "api", "deploy", "bench"):
+    for folder in ("palaver", "workers", "api", "features", "deploy", "bench"):
         files += (ROOT / folder).rglob("*.py")
     return {name for file in files for name in _READ.findall(file.read_text())}
 

@@ -124,6 +124,6 @@ def test_the_list_gives_reasons() -> None:
 
 def test_it_reads_the_three_packages_but_not_the_generated_client() -> None:
     files = modules()
-    assert {path.partition("/")[0] for path in files} == {"palaver", "workers", "api"}
+    assert {path.partition("/")[0] for path in files} == {"palaver", "workers", "api", "features"}
     assert {"palaver/client/aio/client.py", "palaver/client/__init__.py"} <= files.keys()
     assert not any(path.startswith(GENERATED) for path in files)

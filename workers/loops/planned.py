@@ -1,4 +1,4 @@
-"""Goes on with planned work, ticks of schedules and batches: any model worker does what is due (ADRs 0119 and 0120)."""
+"""Goes on with planned work: any model worker does what is due (ADRs 0119 and 0120)."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ class PlannedWork:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._schedules = asyncio.Event()
-        self._batches = asyncio.Event()
+        self._woken = [asyncio.Event()]
+        """One for each loop that waits."""
 
     def wake(self) -> None:
         """Look now: something was planned."""
-        self._schedules.set()
-        self._batches.set()
+        for woken in self._woken:
+            woken.set()
 
     async def run(self) -> None:
         """Carry out what is due, for ever; a worker that ends begins nothing more."""
         runtime = self._runtime
-        while not await self._anything():
-            self._schedules.clear()
+        (woken,) = self._woken
+        while not await runtime.store.planning.anything():
+            woken.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._schedules.wait(), _LOOK)
+                await asyncio.wait_for(woken.wait(), _LOOK)
         # Most installations have nothing planned, and do without the use cases. Not on the loop: that takes a while.
         await asyncio.to_thread(import_module, "palaver.operations.planned")
-        from palaver.operations.planned import carry_out
+        from palaver.operations.planned import carry_out, kinds
 
-        woken = self._schedules, self._batches
-        await carry_out(runtime.store, runtime.settings, runtime.publisher, woken, runtime.draining)
+        installed = kinds()
+        self._woken = [asyncio.Event() for _ in installed]
+        await asyncio.gather(
+            *(
+                carry_out(kind, runtime.store, runtime.settings, runtime.publisher, woken, runtime.draining)
+                for kind, woken in zip(installed, self._woken, strict=True)
+            )
+        )
         await asyncio.Event().wait()
-
-    async def _anything(self) -> bool:
-        for kind in (self._runtime.store.ticks, self._runtime.store.batch_progress):
-            due, upcoming = await kind.due()
-            if due or upcoming is not None:
-                return True
-        return False

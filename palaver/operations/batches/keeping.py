@@ -11,9 +11,9 @@ from typing import Final
 from palaver.errors import FieldError, Refused, UnknownBatch
 from palaver.operations.admission import admit_submission, refuse
 from palaver.operations.admission.judging import input_faults, ordered_faults
+from palaver.operations.admission.places import below
 from palaver.operations.backend import Backend, Caller, within_deadline
-from palaver.operations.schedules.bearers import bearer_of_order
-from palaver.operations.schedules.keeping import below
+from palaver.operations.bearers import bearer_of_order
 from palaver.operations.scopes import refuse_held
 from palaver.schemas.batches import Batch, BatchHead, BatchItem, BatchResult, BatchVerb, MoreItems, NewBatch
 from palaver.schemas.models import AgentSpec, Submission

@@ -30,14 +30,14 @@ from palaver.errors import (
 )
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.operations.batches.keeping import scoring_of, submission_of
+from palaver.operations.bearers import caller_now, run_begun_before
 from palaver.operations.control import cancel
-from palaver.operations.schedules.bearers import caller_now, run_begun_before
 from palaver.operations.submitting import begin
 from palaver.schemas.batches import BatchItem
+from palaver.schemas.bearers import Bearer
 from palaver.schemas.models import Run, Submission
 from palaver.store.batches.progress import AddedItem, BatchClaim, CellEntry
 from palaver.store.redis.reach import Reach, within
-from palaver.store.schedules.schedules import Bearer
 from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.telemetry.metrics import NANO
 from palaver.vocabulary.limits import count_exceeded, limit_of

@@ -11,18 +11,18 @@ import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord, IdempotencyMismatch, StateConflict, UnknownBatch
 from palaver.schemas.batches import AgentTotals, Batch, BatchHead, BatchItem, BatchResult, BatchVerb, CellStatus
+from palaver.schemas.bearers import Bearer
 from palaver.schemas.models import AgentSpec
 from palaver.store.reading import records
 from palaver.store.redis import batch_keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, Fields, now_ms
 from palaver.store.redis.due import member
-from palaver.store.schedules.schedules import Bearer
 from palaver.store.scripting.contracts import AppendItems, ChangeBatch, CreateBatch, RemoveBatch
 from palaver.store.scripting.contracts.agents import Absent, Removed, TenantErased, TooMany
 from palaver.store.scripting.contracts.batches import BatchMade, ItemsAppended, OffsetWrong
+from palaver.store.scripting.contracts.claims import TickBusy
 from palaver.store.scripting.contracts.replies import Mismatch, RefusalCode
-from palaver.store.scripting.contracts.schedules import TickBusy
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts

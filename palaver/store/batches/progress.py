@@ -12,11 +12,11 @@ import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.batches import BatchItem, BatchState
+from palaver.schemas.bearers import Bearer
 from palaver.store.batches.batches import BatchOrder
 from palaver.store.redis import batch_keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.due import member, read_due
-from palaver.store.schedules.schedules import Bearer
 from palaver.store.scripting.contracts import AdvanceBatch, ClaimBatch, LeaveBatch
 from palaver.store.scripting.contracts.batches import BatchAdvanced, BatchClaimed, BegunCell, EndedCell
 from palaver.store.scripting.scripts import Scripts

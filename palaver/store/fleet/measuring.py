@@ -13,11 +13,10 @@ from redis.exceptions import ResponseError
 
 from palaver.config.settings import Settings
 from palaver.schemas.actions import ActionType
-from palaver.schemas.schedules import TickOutcome
 from palaver.store.fleet.fleet import Fleet, WorkerReport
 from palaver.store.fleet.provider_states import ProviderUsage
 from palaver.store.fleet.providers import Providers
-from palaver.store.redis import keys, schedule_keys
+from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity, Memory
 from palaver.store.redis.connection import Connection, Fields, now_ms, portions
 from palaver.store.redis.visits import ask_each, whole
@@ -26,6 +25,7 @@ from palaver.store.scripting.list_lengths import ANY, list_lengths
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.server.server_state import NO_EVICTION, ServerState
+from palaver.store.sides import sides
 from palaver.store.steps.queues import ToolQueues
 from palaver.telemetry.exposition import Samples, Times, Values
 from palaver.telemetry.metrics import COUNTED, Metric
@@ -135,17 +135,14 @@ class Measuring:
             **_of_workers(workers),
             **_of_providers(usage),
             **server,
-            **await self._read_ticks(),
+            **await self._of_features(),
             **await self._more(),
             "palaver_store_rewound_timestamp_seconds": {(): rewind.at if rewind else 0},
         }
 
-    async def _read_ticks(self) -> Samples:
-        counts = await self._redis.hgetall(schedule_keys.SCHEDULES_COUNTS)
-        outcomes = get_args(TickOutcome)
-        return {
-            "palaver_schedule_ticks_total": {(each,): int(counts.get(each.encode(), 0)) for each in outcomes},
-        }
+    async def _of_features(self) -> Samples:
+        read = [await side.samples(self._redis) for side in sides().values()]
+        return {name: values for samples in read for name, values in samples.items()}
 
     async def _read_server(self) -> Samples:
         memory = _of_memory(await self._capacity.memory())

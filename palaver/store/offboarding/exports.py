@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import date, timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
 from palaver.config.settings import Settings
-from palaver.errors import FieldError, Refused, UnknownAgent, UnknownBatch, UnknownConversation, UnknownSchedule
+from palaver.errors import FieldError, Refused, UnknownAgent, UnknownBatch, UnknownConversation
 from palaver.store.access.api_keys import ApiKeys
 from palaver.store.access.audit import AuditLog
 from palaver.store.agents.agents import Agents
@@ -26,7 +26,7 @@ from palaver.store.reading.usage_ledger import UsageLedger, today
 from palaver.store.redis.reach import Reach, within
 from palaver.store.redis.visits import nothing_left_out
 from palaver.store.runs.runs import Runs
-from palaver.store.schedules.schedules import Schedules
+from palaver.store.sides import Part, Placed, StoreSide, exporting
 from palaver.store.tenants.tenants import Tenant
 from palaver.store.webhooks.webhooks import Webhooks
 
@@ -35,9 +35,15 @@ SCHEMA: Final = 1
 _PAGE: Final = 50
 T = TypeVar("T")
 Record = dict[str, Any]
-Placed = tuple[str, Record]
-"""The place of a record in its section, as a text, and what it says."""
-_Section = Callable[[Tenant, str], AsyncGenerator[Placed, None]]
+
+
+class _Section(NamedTuple):
+    """Records of one kind, by the number that stands in cursors."""
+
+    read: Callable[[Tenant, str], AsyncGenerator[Placed, None]]
+    """Yields those of a tenant behind a place, the empty one to begin with."""
+    check_place: Callable[[str], object]
+    """Raises ValueError for a text that is no place there."""
 
 
 class Exports:
@@ -51,9 +57,9 @@ class Exports:
         usage: UsageLedger,
         api_keys: ApiKeys,
         audit: AuditLog,
-        schedules: Schedules,
         batches: Batches,
         webhooks: Webhooks,
+        part: Part[Any],
         settings: Settings,
     ) -> None:
         self._runs = runs
@@ -62,14 +68,20 @@ class Exports:
         self._usage = usage
         self._api_keys = api_keys
         self._audit = audit
-        self._schedules = schedules
         self._batches = batches
         self._webhooks = webhooks
+        self._part = part
         self._usage_days = timedelta(seconds=settings.usage_retention)
-        self._sections: tuple[_Section, ...] = (
-            self._of_conversations, self._of_runs, self._of_agents, self._of_usage, self._of_keys, self._of_acts,
-            self._of_schedules, self._of_batches, self._of_webhooks,
-        )  # fmt: skip
+        self._core: Mapping[int, _Section] = {
+            0: _Section(self._of_conversations, _in_log),
+            1: _Section(self._of_runs, records.parse_cursor),
+            2: _Section(self._of_agents, _matching(r"[^@]+@[0-9]{1,9}")),
+            3: _Section(self._of_usage, date.fromisoformat),
+            4: _Section(self._of_keys, _matching(r"[0-9a-z]+")),
+            5: _Section(self._of_acts, _matching(r"[0-9]{1,16}-[0-9]{1,16}")),
+            7: _Section(self._of_batches, _matching(r"batch_[0-9a-f]{24} [0-9]{1,9}")),
+            8: _Section(self._of_webhooks, _matching(r"wh_[0-9a-z_]+")),
+        }
 
     def begin(self, tenant: Tenant, cursor: str | None = None) -> AsyncGenerator[bytes, None]:
         """Return lines of JSON: what the tenant has, behind the line with this cursor, and at last a line with the
@@ -84,20 +96,29 @@ class Exports:
     async def _lines(
         self, tenant: Tenant, section: int, place: str, counts: Counter[str]
     ) -> AsyncGenerator[bytes, None]:
-        for number, records_of in enumerate(self._sections[section:], section):
-            async with aclosing(records_of(tenant, place)) as placed:
+        for number, read_section in sorted(self._sections().items()):
+            if number < section:
+                continue
+            async with aclosing(read_section.read(tenant, place)) as placed:
                 async for at, record in placed:
                     counts[record["kind"]] += 1
                     yield _line(record, cursor=_cursor(number, at, counts))
             place = ""
         yield _line({"kind": "end", "tenant": tenant.name, "counts": dict(sorted(counts.items()))})
 
+    def _sections(self) -> Mapping[int, _Section]:
+        more = {number: _Section(partial(self._of_feature, side), side.check_place) for number, side in exporting()}
+        return {**self._core, **more}
+
+    def _of_feature(self, side: StoreSide, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
+        return side.export(self._part, tenant.tag, place)
+
     def _parsed(self, cursor: str) -> tuple[int, str, Counter[str]]:
         try:
             section, place, counts = orjson.loads(urlsafe_b64decode(cursor.encode()))
-            if type(section) is not int or not 0 <= section < len(self._sections):
+            if type(section) is not int or section not in self._sections():
                 raise ValueError(cursor)
-            _PLACES[section](place)
+            self._sections()[section].check_place(place)
             return section, place, Counter({kind: int(number) for kind, number in counts.items()})
         except (ValueError, TypeError, AttributeError):
             fault = FieldError("?cursor", "invalid_cursor", "is not the cursor of a line of an export")
@@ -195,16 +216,6 @@ class Exports:
                 yield act.id, {"kind": "act", "act": act.model_dump(mode="json")}
             place = page[-1].id
 
-    async def _of_schedules(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
-        more = True
-        while more:
-            page = await self._schedules.list(tenant.tag, after=place, limit=_PAGE)
-            for listed in page.schedules:
-                with suppress(UnknownSchedule):
-                    schedule, _ = await self._schedules.get(tenant.tag, listed.name)
-                    yield listed.name, {"kind": "schedule", "schedule": schedule.model_dump(mode="json")}
-            place, more = page.last, page.more
-
     async def _of_batches(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
         """Yield each batch behind a place, which is the id of one and a cell of it; then what came of its cells."""
         behind, _, cell = place.partition(" ")
@@ -260,20 +271,6 @@ def _matching(pattern: str) -> Callable[[str], None]:
             raise ValueError(place)
 
     return check
-
-
-_PLACES: Final[tuple[Callable[[str], object], ...]] = (
-    _in_log,
-    records.parse_cursor,
-    _matching(r"[^@]+@[0-9]{1,9}"),
-    date.fromisoformat,
-    _matching(r"[0-9a-z]+"),
-    _matching(r"[0-9]{1,16}-[0-9]{1,16}"),
-    _matching(r"[A-Za-z0-9_.-]{1,64}"),
-    _matching(r"batch_[0-9a-f]{24} [0-9]{1,9}"),
-    _matching(r"wh_[0-9a-z_]+"),
-)
-"""For each section, what raises ValueError for a text that is no place there."""
 
 
 def _cursor(section: int, place: str, counts: Counter[str]) -> str:

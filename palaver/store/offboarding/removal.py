@@ -12,12 +12,13 @@ from typing import Any, Final
 from palaver.store.access.api_keys import changed
 from palaver.store.offboarding.belongings import kind_of_passing, shared
 from palaver.store.offboarding.unfinished import AT_ONCE, of_runs
-from palaver.store.redis import access_keys, agent_keys, batch_keys, keys, schedule_keys, webhook_keys
+from palaver.store.redis import access_keys, agent_keys, batch_keys, keys, webhook_keys
 from palaver.store.redis.connection import Connection, portions
 from palaver.store.redis.due import member
 from palaver.store.scripting.contracts import EraseConversations, EraseKeys, EraseMembers
 from palaver.store.scripting.contracts.erasure import Erasable, Over
 from palaver.store.scripting.scripts import Scripts
+from palaver.store.sides import sides
 from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.queues import ToolQueues
 
@@ -62,7 +63,7 @@ class Removal:
         """Yield what erases a part of each kind of thing, and tells whether there was one. Conversations go before what
         is made of requests about them: nothing of that is made without them."""
         # First: they begin runs.
-        yield partial(self._erase_schedules, tag)
+        yield from self._of_features(tag, begins_runs=True)
         yield partial(self._erase_batches, tag)
         for shard in self._shards:
             for part in (self._erase_runs, self._erase_conversations, self._erase_statistics, self._erase_passing):
@@ -70,6 +71,12 @@ class Removal:
             yield partial(self._erase_shared, shard, tag)
         for last in (self._erase_webhooks, self._erase_agents, self._erase_api_keys, self._erase_acts):
             yield partial(last, tag)
+        yield from self._of_features(tag, begins_runs=False)
+
+    def _of_features(self, tag: str, *, begins_runs: bool) -> Iterator[Callable[[], Awaitable[bool]]]:
+        for side in sides().values():
+            if side.begins_runs == begins_runs:
+                yield partial(side.erase_some, self._redis, self._scripts, tag)
 
     async def _erase_runs(self, shard: str, tag: str) -> bool:
         ids = await self._redis.zrange(keys.runs(shard, of=keys.owner(tag)), 0, AT_ONCE - 1)
@@ -128,23 +135,6 @@ class Removal:
                 )
                 return not isinstance(reply, Over)
         return False
-
-    async def _erase_schedules(self, tag: str) -> bool:
-        names = [name.decode() for name in await self._redis.zrange(schedule_keys.schedules(tag), 0, _KEYS_AT_ONCE - 1)]
-        if names:
-            await self._erase_keys(
-                schedule_keys.schedules_erasure(tag),
-                [
-                    *(Erasable(schedule_keys.schedule(tag, name), "schedules", 1) for name in names),
-                    *(Erasable(schedule_keys.schedule_ticks(tag, name), "", 0) for name in names),
-                    Erasable(keys.promised(schedule_keys.SCHEDULES_DUE), "", 0),
-                ],
-            )
-            pipeline = self._redis.pipeline(transaction=False)
-            pipeline.zrem(schedule_keys.SCHEDULES_DUE, *(member(tag, name) for name in names))
-            pipeline.zrem(schedule_keys.schedules(tag), *names)
-            await pipeline.execute()
-        return bool(names)
 
     async def _erase_webhooks(self, tag: str) -> bool:
         ids = [member.decode() for member in await self._redis.zrange(webhook_keys.webhooks(tag), 0, -1)]

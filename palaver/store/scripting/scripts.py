@@ -12,7 +12,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, TypeVar
 
 from redis.exceptions import NoScriptError, ResponseError
@@ -23,6 +23,7 @@ from palaver.store.redis.busy import FEW, BusyMarks
 from palaver.store.redis.connection import Connection, Value
 from palaver.store.redis.keys import promised
 from palaver.store.redis.visits import AWAY, answered
+from palaver.store.scripting.additions import all_lua_files, all_scripts
 from palaver.store.scripting.assembly import Assembler, lua_files
 from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
@@ -268,23 +269,34 @@ class _Sources(Mapping[str, str]):
     """The text of each script, by its name, made when it is first asked for: few processes run more than a dozen."""
 
     def __init__(self, settings: ScriptSettings, version: int) -> None:
-        self._assembler = Assembler(shared_names(settings, version), lua_files())
-        self._scripts = {script.name: script for script in SCRIPTS}
+        self._names = shared_names(settings, version)
+        self._assembler = Assembler(self._names, lua_files())
+        self._core: Mapping[str, type[Script[Any]]] = {script.name: script for script in SCRIPTS}
         self._texts: dict[str, str] = {}
         self.shas: Mapping[str, str] = _Shas(self)
         """The name that Redis has for each of them, by its own."""
 
     def __getitem__(self, name: str) -> str:
         if name not in self._texts:
-            script = self._scripts[name]
-            self._texts[name] = _WHEN_FULL * script.when_full + self._assembler.script(script).text
+            script, assembler = self._core.get(name), self._assembler
+            if script is None:
+                script, assembler = self._all[name], self._of_features
+            self._texts[name] = _WHEN_FULL * script.when_full + assembler.script(script).text
         return self._texts[name]
 
+    @cached_property
+    def _all(self) -> Mapping[str, type[Script[Any]]]:
+        return {script.name: script for script in all_scripts()}
+
+    @cached_property
+    def _of_features(self) -> Assembler:
+        return Assembler(self._names, all_lua_files())
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._scripts)
+        return iter(self._all)
 
     def __len__(self) -> int:
-        return len(self._scripts)
+        return len(self._all)
 
 
 _sources = lru_cache(maxsize=8)(_Sources)

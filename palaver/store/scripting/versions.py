@@ -1,4 +1,4 @@
-"""The replies of scripts that keep something by its name in a version that a request may expect: agents, schedules."""
+"""The replies of scripts that keep something by its name in a version that a request may expect"""
 
 from __future__ import annotations
 
@@ -51,4 +51,3 @@ class Versioned(NamedTuple):
 
 
 AGENT: Final = Versioned("agent", "agents", "newest version", "agent_changed", "agents_full")
-SCHEDULE: Final = Versioned("schedule", "schedules", "version", "schedule_changed", "schedules_full")

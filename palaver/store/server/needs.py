@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
+from palaver.feature import features
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.step_kinds import MODEL
 
@@ -21,7 +22,6 @@ _KEY: Final = f"{{p{all_shards(1)[0]}}}:preflight"
 _AGENTS: Final = "{palaver:agents}:preflight"
 _WEBHOOKS: Final = "{palaver:webhooks}:preflight"
 _BATCHES: Final = "{palaver:batches}:preflight"
-_SCHEDULES: Final = "{palaver:schedules}:preflight"
 _KEYS: Final = "{palaver:keys}:key:preflight"
 _SHARED: Final = "{palaver:workers}:preflight"
 _CHANNEL: Final = f"{{p{all_shards(1)[0]}}}:feed:preflight"
@@ -86,7 +86,6 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         f"hset {_AGENTS} f 1",
         f"hset {_WEBHOOKS} f 1",
         f"hset {_BATCHES} f 1",
-        f"hset {_SCHEDULES} f 1",
         f"rename {_KEY} {_KEY}",
         f"zlexcount {_KEY} - +",
     ),
@@ -99,7 +98,6 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         f"hget {_AGENTS} f",
         f"hset {_WEBHOOKS} f 1",
         f"hset {_BATCHES} f 1",
-        f"hset {_SCHEDULES} f 1",
         f"pubsub numsub {_CHANNEL}",
         f"zremrangebyrank {_KEY} 0 1",
     ),
@@ -155,6 +153,8 @@ def needs(
     lines = dict.fromkeys(line for place in places for line in _NEEDS[role, place])
     # Who asks nothing of the store, as Flower, promises nothing.
     if "store" in places and _NEEDS[role, "store"]:
+        tags = (feature.hash_tag for feature in features().values() if feature.hash_tag)
+        lines |= dict.fromkeys(f"hset {tag}:preflight f 1" for tag in tags)
         if waits := _WAITS.get(durability.partition("=")[0]):
             lines[waits] = None
         if clustered:

@@ -46,13 +46,6 @@ from palaver.store.scripting.contracts.providers import (
     ReportFailure,
 )
 from palaver.store.scripting.contracts.runs import Act, Cancel, Submit
-from palaver.store.scripting.contracts.schedules import (
-    ClaimTick,
-    KeepSchedule,
-    PauseSchedule,
-    RemoveSchedule,
-    SettleTick,
-)
 from palaver.store.scripting.contracts.secrets import KeepSecrets
 from palaver.store.scripting.contracts.server_lists import KeepServerList
 from palaver.store.scripting.contracts.statistics import FoldJournal
@@ -98,7 +91,6 @@ __all__ = [
     "Claim",
     "ClaimBatch",
     "ClaimDelivery",
-    "ClaimTick",
     "CoolDown",
     "CopyLog",
     "CreateBatch",
@@ -121,13 +113,11 @@ __all__ = [
     "HandBack",
     "Judge",
     "KeepAgent",
-    "KeepSchedule",
     "KeepSecrets",
     "KeepServerList",
     "LeaveBatch",
     "MarkRuns",
     "Measure",
-    "PauseSchedule",
     "Postpone",
     "Promote",
     "PutWebhook",
@@ -136,7 +126,6 @@ __all__ = [
     "Release",
     "RemoveAgent",
     "RemoveBatch",
-    "RemoveSchedule",
     "RemoveWebhook",
     "Renew",
     "RenewPlaces",
@@ -145,7 +134,6 @@ __all__ = [
     "Reserve",
     "Settle",
     "SettleAttempt",
-    "SettleTick",
     "Submit",
     "Sweep",
     "WithdrawAfter",
@@ -160,7 +148,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     KeepSecrets, KeepServerList, Find, Measure, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
     CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, LeaveBatch, ChangeBatch, RemoveBatch,
-    KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed, FoldJournal,
     BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,

@@ -9,9 +9,9 @@ from palaver.schemas.batches import BatchState, BatchVerb
 from palaver.store.redis.batch_keys import BatchKeys
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.agents import Absent, Removed, TenantErased, TooMany
+from palaver.store.scripting.contracts.claims import StaleClaim, TickBusy
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Mismatch
-from palaver.store.scripting.contracts.schedules import StaleClaim, TickBusy
 from palaver.store.scripting.contracts.wire import Json
 from palaver.vocabulary.durations import Seconds
 

@@ -11,9 +11,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from palaver.errors import Refused
 from palaver.schemas.schedules import Timing
-from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.vocabulary.durations import names_a_zone
 from palaver.vocabulary.limits import limit_of
+
+from .contract import NextTick
 
 GRACE: Final = 60_000
 """A tick that is carried out later than this was missed."""

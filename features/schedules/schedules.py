@@ -9,47 +9,23 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord, UnknownSchedule
+from palaver.schemas.bearers import Bearer
 from palaver.schemas.schedules import ListedSchedule, Schedule, ScheduledRun, ScheduleTick, Timing
 from palaver.store.reading import records
-from palaver.store.redis import schedule_keys
-from palaver.store.redis.capacity import Capacity
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import now_ms
 from palaver.store.redis.due import member
-from palaver.store.scripting.contracts import KeepSchedule, PauseSchedule, RemoveSchedule
 from palaver.store.scripting.contracts.agents import Absent
-from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.moving import durable_reply
-from palaver.store.scripting.scripts import Scripts
-from palaver.store.scripting.versions import SCHEDULE
+from palaver.store.scripting.versions import Versioned
+from palaver.store.sides import Ground
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.scopes import Scope
+
+from . import schedule_keys
+from .contract import KeepSchedule, NextTick, PauseSchedule, RemoveSchedule
 
 NO_TICK: Final = NextTick(None, None)
+_SCHEDULE: Final = Versioned("schedule", "schedules", "version", "schedule_changed", "schedules_full")
 _LISTED: Final = ("version", "timing", "paused", "next", "tick", "last", "created", "updated")
-
-
-@dataclass(frozen=True, slots=True)
-class Bearer:
-    """The bearer of a key, in whose name the runs of a schedule are."""
-
-    name: str | None = None
-    """The name of the key; None without keys."""
-    scopes: tuple[Scope, ...] | None = None
-    """The scopes that it had; None: all."""
-    agents: tuple[str, ...] | None = None
-    kind: str = "none"
-    """``stored``: the store has keys of this name. ``listed``: the settings have. ``token``: nobody has it."""
-    operator: bool = False
-
-    def fields(self) -> Mapping[str, Any]:
-        """The same, as JSON has it."""
-        return {name: getattr(self, name) for name in Bearer.__slots__}
-
-    @classmethod
-    def of_fields(cls, fields: Mapping[str, Any]) -> Bearer:
-        """The bearer that these fields say."""
-        listed = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-        return cls(**{**fields, **listed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +62,10 @@ class ListedSchedules:
 class Schedules:
     """The schedules of tenants, each of which is named by its tag."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, capacity: Capacity) -> None:
-        self._redis = redis
-        self._scripts = scripts
-        self._capacity = capacity
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._scripts = ground.scripts
+        self._capacity = ground.capacity
 
     async def now(self) -> int:
         """The time, ms."""
@@ -127,7 +103,7 @@ class Schedules:
             made=await self._made(order.bearer.name),
             next=following,
         )
-        kept = await durable_reply(self._scripts.run_durably(keep), SCHEDULE.kept)
+        kept = await durable_reply(self._scripts.run_durably(keep), _SCHEDULE.kept)
         return kept.version, kept.new
 
     async def pause(self, tenant: str, name: str, *, by: str | None) -> None:
@@ -173,7 +149,7 @@ class Schedules:
             expected=expected,
         )
         await durable_reply(
-            self._scripts.run_durably(remove), lambda reply: SCHEDULE.removed(reply, UnknownSchedule(name))
+            self._scripts.run_durably(remove), lambda reply: _SCHEDULE.removed(reply, UnknownSchedule(name))
         )
 
     async def get(self, tenant: str, name: str) -> tuple[Schedule, ScheduleOrder]:

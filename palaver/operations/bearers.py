@@ -6,8 +6,8 @@ from palaver.errors import Refused
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.operations.live_keys import key_ended, key_of_request
 from palaver.operations.scopes import refuse_held
+from palaver.schemas.bearers import Bearer
 from palaver.store.redis.reach import Reach, within
-from palaver.store.schedules.schedules import Bearer
 
 
 def bearer_of_order(caller: Caller) -> Bearer:
@@ -44,7 +44,7 @@ async def caller_now(backend: Backend, tenant: str, bearer: Bearer) -> Caller:
     agents = None if bearer.agents is None else frozenset(bearer.agents)
     match bearer.kind:
         case "stored":
-            seconds = await within_deadline(backend.store.schedules.now()) / 1000
+            seconds = (await within_deadline(backend.store.runs.now())).timestamp()
             for record in await within_deadline(backend.store.api_keys.granted(tenant)):
                 grant = record.grant
                 valid = record.expires_at is None or record.expires_at > seconds

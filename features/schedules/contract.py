@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.agents import Absent, OtherVersion, Removed, TenantErased, TooMany
+from palaver.store.scripting.contracts.claims import StaleClaim, TickBusy
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.wire import Json
 from palaver.vocabulary.durations import Seconds
@@ -24,11 +25,6 @@ class ScheduleKept:
 @dataclass(frozen=True, slots=True)
 class ScheduleChanged:
     """It is not as it was read, or is not due: read it again."""
-
-
-@dataclass(frozen=True, slots=True)
-class TickBusy:
-    """Somebody else carries its tick out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +48,6 @@ class ClaimedTick:
 @dataclass(frozen=True, slots=True)
 class TickSettled:
     """It is over, or waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class StaleClaim:
-    """Somebody else has it by now: nothing was written."""
 
 
 class NextTick(NamedTuple):
@@ -156,3 +147,6 @@ class SettleTick(Script[TickSettled | StaleClaim]):
     """The run that it submitted."""
     entry: Json
     """A `ScheduleTick`."""
+
+
+SCRIPTS: Final = (KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick)

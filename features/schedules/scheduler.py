@@ -23,16 +23,17 @@ from palaver.errors import (
     classify,
 )
 from palaver.operations.backend import Backend, Caller, within_deadline
+from palaver.operations.bearers import caller_now, run_begun_before
 from palaver.operations.control import cancel
-from palaver.operations.schedules.bearers import caller_now, run_begun_before
-from palaver.operations.schedules.keeping import submission_of, times_of
-from palaver.operations.schedules.times import GRACE
 from palaver.operations.submitting import begin
 from palaver.schemas.schedules import ScheduleTick
 from palaver.store.reading.records import instant, moment
 from palaver.store.redis.reach import within
-from palaver.store.schedules.schedules import NO_TICK
-from palaver.store.schedules.ticks import DueTick, TickClaim
+
+from .keeping import submission_of, times_of
+from .schedules import NO_TICK
+from .ticks import DueTick, TickClaim, Ticks
+from .times import GRACE
 
 _log: Final = logging.getLogger("palaver.planned")
 _LOOK: Final = 10.0
@@ -56,7 +57,7 @@ class Scheduler:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._ticks = backend.store.ticks
+        self._ticks = backend.store.part(Ticks)
         self._room = asyncio.Semaphore(_TOGETHER)
 
     async def look(self) -> float:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from palaver.errors import FieldError, Refused
 from palaver.operations.admission import admit_submission, refuse
 from palaver.operations.admission.judging import ordered_faults
+from palaver.operations.admission.places import below
 from palaver.operations.backend import Backend, Caller, within_deadline
-from palaver.operations.schedules.bearers import bearer_of_order
-from palaver.operations.schedules.times import TickTimes
+from palaver.operations.bearers import bearer_of_order
 from palaver.operations.scopes import refuse_held
 from palaver.operations.submitting import Taken, submit
 from palaver.schemas.models import Submission
 from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule, ScheduledRun, Timing
 from palaver.store.reading.records import instant
-from palaver.store.schedules.schedules import ScheduleOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from .schedules import ScheduleOrder, Schedules
+from .times import TickTimes
 
 _SHOWN: int = 5
 """Ticks that a schedule shows of those that come."""
@@ -46,7 +46,7 @@ async def keep_schedule(
     """
     bearer = bearer_of_order(caller)
     times = times_of(caller.tenant, name, body.timing)
-    now = await within_deadline(backend.store.schedules.now())
+    now = await within_deadline(backend.store.part(Schedules).now())
     times.check_new(now)
     await _check_run(body.run, backend, caller)
     order = ScheduleOrder(body.run, bearer)
@@ -54,7 +54,8 @@ async def keep_schedule(
         count_exceeded("schedule_bytes")
         most = limit_of("schedule_bytes")
         raise Refused.of_faults([FieldError("/run", "too_long", f"has more than {most} bytes, as JSON")])
-    keeping = backend.store.schedules.keep(caller.tenant, name, order, body.timing, times.first(now), expected=expected)
+    schedules, following = backend.store.part(Schedules), times.first(now)
+    keeping = schedules.keep(caller.tenant, name, order, body.timing, following, expected=expected)
     _, new = await within_deadline(keeping)
     await backend.wake_planners()
     return await read_schedule(backend, name, caller), new
@@ -80,7 +81,7 @@ async def list_schedules(backend: Backend, caller: Caller, *, limit: int, cursor
     if len(cursor or "") > limit_of("cursor"):
         count_exceeded("cursor")
         raise Refused("invalid_cursor", "The cursor is longer than any that a list of schedules gave.")
-    listed = await within_deadline(backend.store.schedules.list(caller.tenant, after=cursor or "", limit=limit))
+    listed = await within_deadline(backend.store.part(Schedules).list(caller.tenant, after=cursor or "", limit=limit))
     shown = await within_deadline(backend.catalog.with_waiting(listed.schedules, _goes_on))
     return SchedulePage(tuple(shown), listed.last if listed.more else None)
 
@@ -91,7 +92,7 @@ async def pause_schedule(backend: Backend, name: str, caller: Caller) -> Schedul
     Raises:
         UnknownSchedule, NotDurable, StoreUnavailable: there is none of that name; it may not be paused.
     """
-    await within_deadline(backend.store.schedules.pause(caller.tenant, name, by=caller.name))
+    await within_deadline(backend.store.part(Schedules).pause(caller.tenant, name, by=caller.name))
     return await read_schedule(backend, name, caller)
 
 
@@ -107,8 +108,8 @@ async def resume_schedule(backend: Backend, name: str, caller: Caller) -> Schedu
     schedule, _ = await _read(backend, name, caller)
     await _check_run(schedule.run, backend, caller)
     times = times_of(caller.tenant, name, schedule)
-    following = times.first(await within_deadline(backend.store.schedules.now()))
-    await within_deadline(backend.store.schedules.resume(caller.tenant, name, following, by=caller.name))
+    following = times.first(await within_deadline(backend.store.part(Schedules).now()))
+    await within_deadline(backend.store.part(Schedules).resume(caller.tenant, name, following, by=caller.name))
     await backend.wake_planners()
     return await read_schedule(backend, name, caller)
 
@@ -121,7 +122,7 @@ async def remove_schedule(backend: Backend, name: str, caller: Caller, *, expect
         StateConflict: ``schedule_changed``.
         NotDurable, StoreUnavailable: it may be there still.
     """
-    await within_deadline(backend.store.schedules.remove(caller.tenant, name, expected=expected))
+    await within_deadline(backend.store.part(Schedules).remove(caller.tenant, name, expected=expected))
 
 
 async def trigger_schedule(backend: Backend, name: str, caller: Caller, *, key: str | None) -> Taken:
@@ -148,26 +149,6 @@ def times_of(tenant: str, name: str, timing: Timing) -> TickTimes:
     return TickTimes(timing, f"{tenant}/{name}")
 
 
-@contextmanager
-def below(pointer: str, places: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Name the places of faults as they are in a body that has the whole of it at ``pointer``, or what is at one of
-    ``places`` elsewhere."""
-    try:
-        yield
-    except Refused as refused:
-        if not refused.faults:
-            raise
-        moved = [replace(fault, pointer=f"{pointer}{_moved(fault.pointer, places or {})}") for fault in refused.faults]
-        raise Refused.of_faults(moved) from None
-
-
-def _moved(pointer: str, places: Mapping[str, str]) -> str:
-    for before, behind in places.items():
-        if pointer == before or pointer.startswith(f"{before}/"):
-            return behind + pointer.removeprefix(before)
-    return pointer
-
-
 async def _check_run(run: ScheduledRun, backend: Backend, caller: Caller) -> None:
     with below("/run"):
         if len(run.tags) == limit_of("tags"):
@@ -182,4 +163,4 @@ def _goes_on(schedule: ListedSchedule) -> bool:
 
 
 async def _read(backend: Backend, name: str, caller: Caller) -> tuple[Schedule, ScheduleOrder]:
-    return await within_deadline(backend.store.schedules.get(caller.tenant, name))
+    return await within_deadline(backend.store.part(Schedules).get(caller.tenant, name))

@@ -11,13 +11,13 @@ import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.schedules import ScheduleTick, Timing
-from palaver.store.redis import schedule_keys
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import now_ms
 from palaver.store.redis.due import member, read_due
-from palaver.store.schedules.schedules import ScheduleOrder
-from palaver.store.scripting.contracts import ClaimTick, SettleTick
-from palaver.store.scripting.contracts.schedules import ClaimedTick, NextTick, TickSettled
-from palaver.store.scripting.scripts import Scripts
+from palaver.store.sides import Ground
+
+from . import schedule_keys
+from .contract import ClaimedTick, ClaimTick, NextTick, SettleTick, TickSettled
+from .schedules import ScheduleOrder
 
 log = logging.getLogger("palaver.store.schedules")
 
@@ -63,9 +63,9 @@ class TickClaim:
 class Ticks:
     """The ticks of all schedules."""
 
-    def __init__(self, redis: Connection, scripts: Scripts) -> None:
-        self._redis = redis
-        self._scripts = scripts
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._scripts = ground.scripts
 
     async def now(self) -> int:
         """The time, ms."""

@@ -7,18 +7,18 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from palaver import operations
+from api.http.answers import answer
+from api.http.headers import ExpectedVersion, IdempotencyKey
+from api.http.queries import Number, Query
+from api.kit.signatures import NAME_PATTERN, InPath, read_name
+from api.native.answers import answer_run, headers_of
+from api.native.dialect import NATIVE
+from api.native.links import Run, location_of, next_page
 from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule
 
-from ..http.answers import answer
-from ..http.headers import ExpectedVersion, IdempotencyKey
-from ..http.queries import Number, Query
-from ..kit.signatures import NAME_PATTERN, InPath, read_name
-from .answers import answer_run, headers_of
-from .dialect import NATIVE
-from .links import Run, location_of, next_page
+from . import keeping
 
 Name = Annotated[str, InPath("The schedule's name.", read=read_name, pattern=NAME_PATTERN)]
 
@@ -74,7 +74,7 @@ async def keep_schedule(
 ) -> Response:
     """A run that is submitted at each tick, in the name of the key that puts it, with the rights of its keys then. It
     is checked now as it would be then."""
-    kept, new = await operations.keep_schedule(backend, name, body, caller, expected=expected)
+    kept, new = await keeping.keep_schedule(backend, name, body, caller, expected=expected)
     return _answer(kept, 201 if new else 200, location_of(f"/v1/schedules/{name}") if new else {})
 
 
@@ -89,7 +89,7 @@ async def keep_schedule(
 )
 async def list_schedules(backend: Backend, caller: Caller, query: SchedulesQuery) -> Response:
     """Schedules by name."""
-    page = await operations.list_schedules(backend, caller, limit=query.limit, cursor=query.cursor)
+    page = await keeping.list_schedules(backend, caller, limit=query.limit, cursor=query.cursor)
     cursor = page.next_cursor
     shown = ScheduleList(data=[*page.schedules], next_cursor=cursor, has_more=cursor is not None)
     return answer(shown, headers=next_page("/v1/schedules", query, cursor=cursor))
@@ -106,7 +106,7 @@ async def list_schedules(backend: Backend, caller: Caller, query: SchedulesQuery
 )
 async def read_schedule(backend: Backend, caller: Caller, name: Name) -> Response:
     """Its run and its times, and the ends of its last ticks. `tag=schedule:NAME` lists its runs."""
-    return _answer(await operations.read_schedule(backend, name, caller))
+    return _answer(await keeping.read_schedule(backend, name, caller))
 
 
 @NATIVE.route(
@@ -120,7 +120,7 @@ async def read_schedule(backend: Backend, caller: Caller, name: Name) -> Respons
 )
 async def remove_schedule(backend: Backend, caller: Caller, name: Name, expected: ExpectedVersion) -> Response:
     """Forget a schedule. A tick that is being carried out at this moment may submit its run yet."""
-    await operations.remove_schedule(backend, name, caller, expected=expected)
+    await keeping.remove_schedule(backend, name, caller, expected=expected)
     return Response(status_code=204)
 
 
@@ -135,7 +135,7 @@ async def remove_schedule(backend: Backend, caller: Caller, name: Name, expected
 )
 async def pause_schedule(backend: Backend, caller: Caller, name: Name) -> Response:
     """No tick comes until it is resumed. One that waits for the run before it is carried out yet."""
-    return _answer(await operations.pause_schedule(backend, name, caller))
+    return _answer(await keeping.pause_schedule(backend, name, caller))
 
 
 @NATIVE.route(
@@ -149,7 +149,7 @@ async def pause_schedule(backend: Backend, caller: Caller, name: Name) -> Respon
 )
 async def resume_schedule(backend: Backend, caller: Caller, name: Name) -> Response:
     """Ticks that passed while it was paused are not made up for."""
-    return _answer(await operations.resume_schedule(backend, name, caller))
+    return _answer(await keeping.resume_schedule(backend, name, caller))
 
 
 @NATIVE.route(
@@ -168,7 +168,7 @@ async def resume_schedule(backend: Backend, caller: Caller, name: Name) -> Respo
 )  # fmt: skip
 async def trigger_schedule(backend: Backend, caller: Caller, name: Name, key: IdempotencyKey) -> Response:
     """In the name of the key that asks. That is no tick: paused or not, the ticks come as they would."""
-    taken = await operations.trigger_schedule(backend, name, caller, key=key)
+    taken = await keeping.trigger_schedule(backend, name, caller, key=key)
     return answer_run(taken.run, 202, headers_of(taken))
 
 

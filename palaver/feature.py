@@ -1,0 +1,67 @@
+"""Features: what stands beside the core, each in a folder of its own that can be carried out.
+
+A feature is a package with a `Feature`, named by an entry point of the group ``palaver.features``. It says what the
+feature brings to which place of the core; that place imports it when it needs it, and the core imports no feature. The
+doors are few: scripts, `palaver.store.sides.StoreSide` (what becomes of its keys, and its metrics),
+`palaver.operations.planned.Planned` (work that is due at a time), and a module with routes of the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, Final
+
+GROUP: Final = "palaver.features"
+"""The group of entry points."""
+_OURS: Final = "palaver.features."
+"""Palaver's own in an installed wheel; a checkout has ``features`` beside ``palaver``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature, and its parts. Each is ``module:attribute`` within its package, imported when it is asked for."""
+
+    package: str
+    """Its package: ``__name__`` of where this is made."""
+    hash_tag: str | None = None
+    """The hash tag of its own keys, as ``{palaver:notes}``: users of Redis have access to these."""
+    scripts: str | None = None
+    """The declarations of its scripts, a tuple. Their files are in ``lua/`` of its package."""
+    store: str | None = None
+    """A `palaver.store.sides.StoreSide`."""
+    due: str | None = None
+    """The key of its index of what is due at a time (`palaver.store.redis.due`)."""
+    planned: str | None = None
+    """A function that makes a `palaver.operations.planned.Planned` of a backend. Model workers import it once there is
+    anything in that index, and carry out what is due."""
+    routes: str | None = None
+    """A module that adds routes to the native dialect, or to one of its own; without an attribute."""
+
+    def load(self, place: str) -> Any:
+        """Return what stands at ``module:attribute`` of its package, or the module."""
+        module, _, attribute = place.partition(":")
+        found = import_module(f"{self.package}.{module}")
+        return getattr(found, attribute) if attribute else found
+
+
+@cache
+def features() -> Mapping[str, Feature]:
+    """Return all features that are installed, by name and in its order.
+
+    Raises ImportError or AttributeError for an entry point that leads nowhere.
+    """
+    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    return MappingProxyType({entry.name: _loaded(entry.module, entry.attr) for entry in found})
+
+
+def _loaded(module: str, attribute: str) -> Feature:
+    if module.startswith(_OURS) and find_spec(_OURS.removesuffix(".")) is None:
+        module = module.removeprefix("palaver.")
+    feature: Feature = getattr(import_module(module), attribute)
+    return feature

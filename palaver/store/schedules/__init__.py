@@ -1,1 +1,0 @@
-"""Schedules, and their ticks: each is carried out once."""

@@ -1,0 +1,34 @@
+"""Scripts of features, beside those of the core."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from palaver.feature import features
+from palaver.store.scripting.assembly import Files, lua_files
+from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.contracts.declaration import Script
+
+
+@cache
+def all_scripts() -> tuple[type[Script[Any]], ...]:
+    """Return the declarations of the core and of all features."""
+    more = (feature.load(feature.scripts) for feature in features().values() if feature.scripts)
+    return (*SCRIPTS, *(script for scripts in more for script in scripts))
+
+
+@cache
+def all_lua_files() -> Files:
+    """Return every Lua file of the core and of all features. Raises ValueError for two of one name."""
+    files = dict(lua_files())
+    for name, feature in features().items():
+        if not feature.scripts:
+            continue
+        for file in (resources.files(feature.package) / "lua").iterdir():
+            known = file.name.removesuffix(".lua")
+            if known in files:
+                raise ValueError(f"the feature {name} has a Lua file of a name that there is: {file.name}")
+            files[known] = file.read_text()
+    return files

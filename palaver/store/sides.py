@@ -1,0 +1,79 @@
+"""The door of the store to features: what one of them has there, and what becomes of that when a tenant leaves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+from palaver.config.settings import Settings
+from palaver.feature import features
+from palaver.store.redis.capacity import Capacity
+from palaver.store.redis.connection import Connection
+from palaver.store.redis.keys import Key
+from palaver.store.redis.rounds import Rounds
+from palaver.store.scripting.scripts import Scripts
+from palaver.telemetry.exposition import Samples
+
+P = TypeVar("P")
+Placed = tuple[str, dict[str, Any]]
+"""The place of a record in its section of an export, as a text, and what it says."""
+
+
+class Ground(NamedTuple):
+    """The base that a part of the store is made on."""
+
+    redis: Connection
+    scripts: Scripts
+    settings: Settings
+    capacity: Capacity
+    rounds: Rounds
+
+
+Part = Callable[[Callable[[Ground], P]], P]
+"""`palaver.store.Store.part`."""
+
+
+class StoreSide:
+    """The side of a feature that is in the store. Each method may be left out."""
+
+    begins_runs: bool = False
+    """True if what it keeps begins runs: then that is erased before runs are."""
+    section: int | None = None
+    """The number of its section in an export: it stands in cursors, and so stays. None: it has none."""
+
+    def marks(self, tag: str) -> Sequence[Key]:
+        """The counts of what was erased of a tenant: while one is there, the scripts keep nothing beside it."""
+        return ()
+
+    def traces(self, tag: str) -> Sequence[Key]:
+        """Keys that are there as long as a tenant has something of it."""
+        return ()
+
+    async def erase_some(self, redis: Connection, scripts: Scripts, tag: str) -> bool:
+        """Erase a part of what a tenant has, and tell whether there was one."""
+        return False
+
+    def check_place(self, place: str) -> None:
+        """Raise ValueError for a text that is no place in its section."""
+
+    def export(self, part: Part[Any], tag: str, place: str) -> AsyncGenerator[Placed, None]:
+        """Yield what a tenant has behind a place, the empty one to begin with."""
+        raise NotImplementedError
+
+    async def samples(self, redis: Connection) -> Samples:
+        """Read its metrics."""
+        return {}
+
+
+@cache
+def sides() -> Mapping[str, StoreSide]:
+    """Return what the installed features have in the store, by their names."""
+    return {name: feature.load(feature.store) for name, feature in features().items() if feature.store}
+
+
+def exporting() -> Iterator[tuple[int, StoreSide]]:
+    """Yield those that have a section in an export, and its number."""
+    for side in sides().values():
+        if side.section is not None:
+            yield side.section, side

@@ -1,0 +1,69 @@
+"""Features that are installed: what each says that it brings is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from palaver import feature
+from palaver.feature import Feature, features
+from palaver.store.scripting.additions import all_lua_files, all_scripts
+from palaver.store.scripting.assembly import lua_files
+from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.sides import StoreSide, sides
+from tests.pages import ROOT
+
+PLACES = ("scripts", "store", "planned", "routes")
+
+
+def test_each_folder_is_one() -> None:
+    folders = {path.parent.name for path in (ROOT / "features").glob("*/__init__.py")}
+    assert folders == {*features()}
+
+
+@pytest.mark.parametrize("name", features())
+def test_what_it_brings_is_there(name: str) -> None:
+    each = features()[name]
+    assert all(each.load(place) is not None for place in (getattr(each, kind) for kind in PLACES) if place)
+    assert (ROOT / "features" / name / "README.md").read_text().startswith("# ")
+
+
+def test_its_scripts_and_its_side_of_the_store_are_known() -> None:
+    assert {script.name for script in all_scripts()} > {script.name for script in SCRIPTS}
+    assert all_lua_files().keys() > lua_files().keys()
+    assert all(isinstance(side, StoreSide) for side in sides().values())
+
+
+def test_its_keys_have_its_hash_tag() -> None:
+    for name, side in sides().items():
+        own = (*side.marks("acme00"), *side.traces("acme00"))
+        assert all(key.startswith(f"{features()[name].hash_tag}:") for key in own)
+
+
+def test_two_lua_files_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = {name: features()["schedules"] for name in ("schedules", "twice")}
+    monkeypatch.setattr("palaver.store.scripting.additions.features", lambda: twice)
+    with pytest.raises(ValueError, match="twice has a Lua file of a name that there is"):
+        all_lua_files.__wrapped__()
+
+
+def test_an_entry_point_of_another_distribution_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = EntryPoint("notes", f"{__name__}:NOTES", feature.GROUP)
+    monkeypatch.setattr(feature, "entry_points", lambda group: [other])
+    assert features.__wrapped__() == {"notes": NOTES}
+
+
+NOTES = Feature("notes")
+
+
+@pytest.mark.slow
+def test_the_core_starts_without_any() -> None:
+    asked = (
+        "import sys; import palaver, palaver.store.store, palaver.operations, workers.steps.step, api;"
+        "print([name for name in sys.modules if name.startswith('features.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
