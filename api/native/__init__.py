@@ -5,7 +5,6 @@ from __future__ import annotations
 from . import (
     agents,
     audit,
-    batches,
     bulk,
     callers,
     control,
@@ -35,7 +34,6 @@ __all__ = [
     "NATIVE",
     "agents",
     "audit",
-    "batches",
     "bulk",
     "callers",
     "control",

@@ -13,15 +13,6 @@ from palaver.operations.answering import answer_run, answered_actions
 from palaver.operations.asking import ask
 from palaver.operations.audit import is_kept, keep_act, read_audit
 from palaver.operations.backend import Backend, Caller, Publishing
-from palaver.operations.batches.keeping import (
-    append_items,
-    batch_results,
-    change_batch,
-    create_batch,
-    list_batches,
-    read_batch,
-    remove_batch,
-)
 from palaver.operations.bulk import Bulk, BulkResult, act_on_runs
 from palaver.operations.callers import read_caller
 from palaver.operations.clearing import clear_conversation
@@ -177,15 +168,12 @@ __all__ = [
     "answer_run",
     "answered_actions",
     "append",
-    "append_items",
     "as_it_was",
     "ask",
     "await_run",
-    "batch_results",
     "begin",
     "begins_turn",
     "cancel",
-    "change_batch",
     "change_conversation",
     "change_tenant",
     "change_webhook",
@@ -197,7 +185,6 @@ __all__ = [
     "conversation_of",
     "count_conversations",
     "count_runs",
-    "create_batch",
     "create_conversation",
     "create_key",
     "create_token",
@@ -224,7 +211,6 @@ __all__ = [
     "last_message",
     "leave_position",
     "list_agents",
-    "list_batches",
     "list_conversations",
     "list_deliveries",
     "list_keys",
@@ -240,7 +226,6 @@ __all__ = [
     "position_left",
     "read_agent",
     "read_audit",
-    "read_batch",
     "read_caller",
     "read_conversation",
     "read_conversation_events",
@@ -267,7 +252,6 @@ __all__ = [
     "read_webhooks",
     "refuse_held",
     "remove_agent",
-    "remove_batch",
     "remove_webhook",
     "replay_deliveries",
     "require_scope",

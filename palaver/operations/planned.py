@@ -1,4 +1,4 @@
-"""Work that is due at a time: that of features, and batches that go on (ADR 0120). Model workers do it, by the rules of
+"""Work that is due at a time: that of features. Model workers do it, by the rules of
 the API."""
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, classify
 from palaver.feature import features
 from palaver.operations.backend import Backend, Publishing
-from palaver.operations.batches.runner import BatchRunner
 from palaver.operations.planning_rules import PlanningBackend
 from palaver.store import Store
 
@@ -42,7 +41,7 @@ Kind = Callable[[Backend], Planned]
 
 def kinds() -> tuple[Kind, ...]:
     """Return the kinds of planned work that are installed."""
-    return (*(feature.load(feature.planned) for feature in features().values() if feature.planned), BatchRunner)
+    return tuple(feature.load(feature.planned) for feature in features().values() if feature.planned)
 
 
 async def carry_out(

@@ -16,8 +16,6 @@ from palaver.store.access.api_keys import ApiKeys
 from palaver.store.access.audit import AuditLog
 from palaver.store.access.signing_keys import SigningKeys
 from palaver.store.agents.agents import Agents
-from palaver.store.batches.batches import Batches
-from palaver.store.batches.progress import BatchProgress
 from palaver.store.conversations.conversations import Conversations
 from palaver.store.conversations.server_lists import ServerLists
 from palaver.store.conversations.vault import Vault
@@ -83,8 +81,6 @@ class Store:
         self.children = Children(connection, self.runs)
         self.history = History(scripts, self.runs, self.capacity, self.vault)
         self.agents = Agents(connection, scripts, self.capacity)
-        self.batches = Batches(connection, scripts, self.capacity)
-        self.batch_progress = BatchProgress(connection, scripts)
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.queues = ToolQueues(connection)
@@ -118,7 +114,6 @@ class Store:
             self.usage,
             self.api_keys,
             self.audit,
-            self.batches,
             self.webhooks,
             self.part,
             settings,

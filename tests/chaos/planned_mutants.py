@@ -53,7 +53,7 @@ PLANNED_MUTANTS: Final = by_name(
     ),
     _mutant(
         "cells that are submitted before they are written",
-        "palaver/operations/batches/runner.py",
+        "features/batches/runner.py",
         "advance(claimed, begun=begun, ended=ended)):\n                return",
         "advance(claimed, ended=ended)):\n                return\n"
         "            claimed.flight.update((each.cell, each) for each in begun)",
@@ -68,7 +68,7 @@ PLANNED_MUTANTS: Final = by_name(
     ),
     _mutant(
         "a batch without a window",
-        "palaver/operations/batches/runner.py",
+        "features/batches/runner.py",
         "room = claimed.order.head.window - len(claimed.flight) + len(ended)",
         "room = claimed.order.head.window",
         _CELLS,

@@ -10,6 +10,10 @@ from typing import Any, Final, get_args
 
 import orjson
 
+from features.batches import batch_keys
+from features.batches.batches import Batches, BatchOrder
+from features.batches.contract import EndedCell
+from features.batches.progress import BatchProgress
 from features.schedules import schedule_keys
 from features.schedules.contract import NextTick
 from features.schedules.schedules import ScheduleOrder, Schedules
@@ -24,10 +28,8 @@ from palaver.schemas.tenants import CapsChange
 from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
-from palaver.store.batches.batches import BatchOrder
-from palaver.store.redis import access_keys, agent_keys, batch_keys, fleet_keys, keys, provider_keys, webhook_keys
+from palaver.store.redis import access_keys, agent_keys, fleet_keys, keys, provider_keys, webhook_keys
 from palaver.store.redis.reach import EVERYTHING, Reach, within
-from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.tenants.tenants import Tenant
 from palaver.store.webhooks.delivery_records import RecordedAttempt
@@ -174,17 +176,17 @@ async def _run_batches(store: Store, tag: str, words: str) -> None:
     """A batch with a cell in flight, one that is to be begun again, and one that has failed."""
     order = BatchOrder(BatchHead(agents=("support",)), Bearer(words))
     batch_id = f"batch_{sha256(words.encode()).hexdigest()[:24]}"
-    await store.batches.create(tag, batch_id, order)
-    await store.batches.append(tag, batch_id, order, 0, [BatchItem(input=words)] * 3, complete=True)
-    claimed = await store.batch_progress.claim(tag, batch_id)
+    await store.part(Batches).create(tag, batch_id, order)
+    await store.part(Batches).append(tag, batch_id, order, 0, [BatchItem(input=words)] * 3, complete=True)
+    claimed = await store.part(BatchProgress).claim(tag, batch_id)
     assert claimed is not None
-    begun, claimed.next = await store.batch_progress.to_begin(claimed, 3)
+    begun, claimed.next = await store.part(BatchProgress).to_begin(claimed, 3)
     result = orjson.dumps({"status": "failed", "agent_number": 0, "output": words})
-    await store.batch_progress.advance(
+    await store.part(BatchProgress).advance(
         claimed, begun=begun, ended=[EndedCell(1, result, 0, "failed", True, 0, 0, 0, 0, None)]
     )
-    await store.batches.change(tag, batch_id, "retry")
-    await store.batch_progress.advance(claimed, ended=[EndedCell(2, result, 0, "failed", True, 0, 0, 0, 0, None)])
+    await store.part(Batches).change(tag, batch_id, "retry")
+    await store.part(BatchProgress).advance(claimed, ended=[EndedCell(2, result, 0, "failed", True, 0, 0, 0, 0, None)])
 
 
 async def _wait_for_caps(store: Store, driver: StoreDriver, tag: str) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 
 import orjson
 
+from features.batches import batch_keys
 from features.schedules import schedule_keys
 from palaver.store.reading.events import from_channel
 from palaver.store.reading.records import USAGE_FIELDS
-from palaver.store.redis import access_keys, batch_keys, fleet_keys, keys
+from palaver.store.redis import access_keys, fleet_keys, keys
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
 from tests.checkers.events import DURABLE, declared
 from tests.contract.counts import check_caps, check_counts, check_statistics, check_waiting

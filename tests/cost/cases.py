@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import orjson
 
+from features.batches.batches import Batches, BatchOrder
+from features.batches.contract import EndedCell
+from features.batches.progress import BatchClaim, BatchProgress
 from features.schedules.contract import NextTick
 from features.schedules.schedules import ScheduleOrder, Schedules
 from features.schedules.ticks import Ticks
@@ -27,8 +30,6 @@ from palaver.schemas.webhooks import WebhookChange
 from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome
-from palaver.store.batches.batches import BatchOrder
-from palaver.store.batches.progress import BatchClaim
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
 from palaver.store.redis import access_keys, keys, provider_keys, webhook_keys
 from palaver.store.redis.reach import Reach, within
@@ -46,7 +47,6 @@ from palaver.store.scripting.contracts import (
     Measure,
     WriteReceipt,
 )
-from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.store.scripting.contracts.statistics import FoldedTally
@@ -749,7 +749,7 @@ async def _settle_tick(driver: StoreDriver, n: int) -> Act:
 
 async def _batch(driver: StoreDriver, n: int) -> tuple[BatchOrder, BatchClaim]:
     """A batch of a thousand items, ``n`` of which are begun."""
-    batches, progress = driver.store.batches, driver.store.batch_progress
+    batches, progress = driver.store.part(Batches), driver.store.part(BatchProgress)
     order = BatchOrder(BatchHead(agents=(AGENT,)), Bearer())
     await batches.create("", "batch_1", order)
     await batches.append("", "batch_1", order, 0, [BatchItem(input="hello")] * 1000, complete=True)
@@ -767,44 +767,44 @@ def _failed(n: int) -> list[EndedCell]:
 
 async def _create_batch(driver: StoreDriver, n: int) -> Act:
     order = BatchOrder(BatchHead(agents=(AGENT.model_copy(update={"instructions": "x" * 1024 * n}),)), Bearer())
-    return lambda: driver.store.batches.create("", "batch_1", order)
+    return lambda: driver.store.part(Batches).create("", "batch_1", order)
 
 
 async def _append_items(driver: StoreDriver, n: int) -> Act:
     order = BatchOrder(BatchHead(agents=(AGENT,)), Bearer())
-    await driver.store.batches.create("", "batch_1", order)
+    await driver.store.part(Batches).create("", "batch_1", order)
     items = [BatchItem(input="x" * 512)] * n
-    return lambda: driver.store.batches.append("", "batch_1", order, 0, items, complete=False)
+    return lambda: driver.store.part(Batches).append("", "batch_1", order, 0, items, complete=False)
 
 
 async def _claim_batch(driver: StoreDriver, n: int) -> Act:
     _, claimed = await _batch(driver, n)
-    await driver.store.batch_progress.advance(claimed, wait=0.0)
-    return lambda: driver.store.batch_progress.claim("", "batch_1")
+    await driver.store.part(BatchProgress).advance(claimed, wait=0.0)
+    return lambda: driver.store.part(BatchProgress).claim("", "batch_1")
 
 
 async def _leave_batch(driver: StoreDriver, n: int) -> Act:
     _, claimed = await _batch(driver, n)
-    await driver.store.batches.change("", "batch_1", "cancel")
-    return lambda: driver.store.batch_progress.leave("", "batch_1", claimed.claim)
+    await driver.store.part(Batches).change("", "batch_1", "cancel")
+    return lambda: driver.store.part(BatchProgress).leave("", "batch_1", claimed.claim)
 
 
 async def _advance_batch(driver: StoreDriver, n: int) -> Act:
     _, claimed = await _batch(driver, n)
-    return lambda: driver.store.batch_progress.advance(claimed, ended=_failed(n), wait=1.0)
+    return lambda: driver.store.part(BatchProgress).advance(claimed, ended=_failed(n), wait=1.0)
 
 
 async def _change_batch(driver: StoreDriver, n: int) -> Act:
     _, claimed = await _batch(driver, n)
-    await driver.store.batch_progress.advance(claimed, ended=_failed(n))
-    return lambda: driver.store.batches.change("", "batch_1", "retry")
+    await driver.store.part(BatchProgress).advance(claimed, ended=_failed(n))
+    return lambda: driver.store.part(Batches).change("", "batch_1", "retry")
 
 
 async def _remove_batch(driver: StoreDriver, n: int) -> Act:
     _, claimed = await _batch(driver, n)
-    await driver.store.batches.change("", "batch_1", "cancel")
-    await driver.store.batch_progress.advance(claimed, ended=_failed(n), wait=0.0)
-    return lambda: driver.store.batches.remove("", "batch_1")
+    await driver.store.part(Batches).change("", "batch_1", "cancel")
+    await driver.store.part(BatchProgress).advance(claimed, ended=_failed(n), wait=0.0)
+    return lambda: driver.store.part(Batches).remove("", "batch_1")
 
 
 async def _wait_for_caps(driver: StoreDriver, n: int) -> None:

@@ -13,6 +13,8 @@ import orjson
 from fastapi.routing import APIRoute
 
 from api.app import create_app
+from features.batches.contract import EndedCell
+from features.batches.progress import BatchProgress
 from features.schedules import schedule_keys
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.conversation import NewConversation
@@ -23,7 +25,6 @@ from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
 from palaver.store.redis import access_keys, keys, webhook_keys
-from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.statistics.tallies import SpanTally
 from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from palaver.tools import ToolDeclaration, ToolSet
@@ -303,7 +304,7 @@ def _batch(path: str, *, more: bool = False) -> Callable[[World, int], Awaitable
         items: list[dict[str, Any]] = [{"input": "hello"}] * n
         body = {"agents": [AGENT], "items": [] if more else items, "complete": not more}
         batch_id = (await api.client.post("/v1/batches", json=body)).json()["id"]
-        progress = api.store.batch_progress
+        progress = api.store.part(BatchProgress)
         claimed = await progress.claim("", batch_id)
         assert claimed is not None
         begun, claimed.next = await progress.to_begin(claimed, n)

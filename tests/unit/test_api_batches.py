@@ -14,15 +14,15 @@ from typing import Any
 import orjson
 import pytest
 
+from features.batches import batch_keys, runner
+from features.batches.keeping import submission_of
+from features.batches.progress import BatchProgress
+from features.batches.runner import BatchRunner
 from palaver.errors import ErrorClass, Failure
 from palaver.operations import Backend
-from palaver.operations.batches import runner
-from palaver.operations.batches.keeping import submission_of
-from palaver.operations.batches.runner import BatchRunner
 from palaver.schemas.models import Message, Usage
 from palaver.steps.verdicts import Finish, GiveUp
 from palaver.store import Store
-from palaver.store.redis import batch_keys
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.clock import Clock
@@ -337,7 +337,7 @@ async def test_one_that_nobody_can_read_ends_and_can_be_removed() -> None:
         shown = await each.read(made)
         assert (shown["state"], shown["in_flight"]) == ("failed", 0)
         assert shown["reason"].endswith("no more of its runs are begun. Those under way go on.")
-        due, _ = await each.api.store.batch_progress.due()
+        due, _ = await each.api.store.part(BatchProgress).due()
         assert ("", made["id"]) not in due
         retried = await each.api.client.post(f"/v1/batches/{made['id']}/retry")
         assert retried.json()["state"] == "failed"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from palaver.operations.batches.runner import BatchRunner
+from features.batches.runner import BatchRunner
 from palaver.store.webhooks.delivery_records import DeliveryRecord
 from tests.unit.api_world import AGENT, PROVIDERS, World
 from tests.unit.test_api_tenants import OPERATIONS

@@ -11,10 +11,10 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from features.batches.runner import BatchRunner
 from features.schedules.scheduler import Scheduler
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
-from palaver.operations.batches.runner import BatchRunner
 from palaver.processes.tasks import end
 from palaver.schemas.models import Message
 from palaver.steps.verdicts import Continue, GiveUp

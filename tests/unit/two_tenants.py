@@ -20,11 +20,12 @@ import pytest
 from fakeredis._socket._base import BaseFakeSocket
 
 from api.http.auth import CallerKeys
+from features.batches import batch_keys
 from features.schedules import schedule_keys
 from palaver.operations import Caller, StoredKeys
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.reading import records
-from palaver.store.redis import access_keys, batch_keys
+from palaver.store.redis import access_keys
 from palaver.store.redis.reach import EVERYTHING, reach
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings

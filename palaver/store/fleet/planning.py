@@ -7,7 +7,7 @@ from typing import Final
 
 from palaver.feature import features
 from palaver.store.fleet.fleet import Fleet
-from palaver.store.redis import batch_keys, fleet_keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.connection import Connection
 from palaver.vocabulary.step_kinds import MODEL
 
@@ -34,9 +34,10 @@ class Planning:
     async def anything(self) -> bool:
         """Tell whether any work is planned, due or not."""
         pipeline = self._redis.pipeline(transaction=False)
-        for index in (batch_keys.BATCHES_DUE, *(feature.due for feature in features().values() if feature.due)):
-            pipeline.execute_command("EXISTS", index)
-        return any(await pipeline.execute())
+        for feature in features().values():
+            if feature.due:
+                pipeline.execute_command("EXISTS", feature.due)
+        return len(pipeline) > 0 and any(await pipeline.execute())
 
     async def wake(self) -> None:
         """Let workers look for planned work now. A message may be lost: they look every ten seconds, too."""

@@ -19,7 +19,7 @@ from palaver.schemas.erasures import ErasedCounts, Erasure
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, steps_under_way
 from palaver.store.offboarding.removal import Removal
 from palaver.store.offboarding.unfinished import UnfinishedRuns
-from palaver.store.redis import access_keys, agent_keys, batch_keys, keys, webhook_keys
+from palaver.store.redis import access_keys, agent_keys, keys, webhook_keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.reach import EVERYTHING, within
 from palaver.store.scripting.contracts import (
@@ -111,7 +111,6 @@ class Erasures:
             *(
                 access_keys.audit(tag),
                 access_keys.audit_erasure(tag),
-                batch_keys.batches(tag),
                 webhook_keys.webhooks(tag),
             ),
             *(key for side in sides().values() for key in side.traces(tag)),
@@ -209,7 +208,6 @@ def _marks(tag: str) -> Sequence[keys.Key]:
     """The counts of what was erased of all that has a name: while one is there, nothing is put beside it."""
     return (
         agent_keys.agents_erasure(tag),
-        batch_keys.batches_erasure(tag),
         webhook_keys.webhooks_erasure(tag),
         *(key for side in sides().values() for key in side.marks(tag)),
     )

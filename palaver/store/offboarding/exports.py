@@ -6,7 +6,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from datetime import date, timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -14,11 +14,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import orjson
 
 from palaver.config.settings import Settings
-from palaver.errors import FieldError, Refused, UnknownAgent, UnknownBatch, UnknownConversation
+from palaver.errors import FieldError, Refused, UnknownAgent, UnknownConversation
 from palaver.store.access.api_keys import ApiKeys
 from palaver.store.access.audit import AuditLog
 from palaver.store.agents.agents import Agents
-from palaver.store.batches.batches import PAGE, Batches
 from palaver.store.conversations.conversations import Conversations
 from palaver.store.reading import records
 from palaver.store.reading.events import LogEntry
@@ -57,7 +56,6 @@ class Exports:
         usage: UsageLedger,
         api_keys: ApiKeys,
         audit: AuditLog,
-        batches: Batches,
         webhooks: Webhooks,
         part: Part[Any],
         settings: Settings,
@@ -68,7 +66,6 @@ class Exports:
         self._usage = usage
         self._api_keys = api_keys
         self._audit = audit
-        self._batches = batches
         self._webhooks = webhooks
         self._part = part
         self._usage_days = timedelta(seconds=settings.usage_retention)
@@ -79,7 +76,6 @@ class Exports:
             3: _Section(self._of_usage, date.fromisoformat),
             4: _Section(self._of_keys, _matching(r"[0-9a-z]+")),
             5: _Section(self._of_acts, _matching(r"[0-9]{1,16}-[0-9]{1,16}")),
-            7: _Section(self._of_batches, _matching(r"batch_[0-9a-f]{24} [0-9]{1,9}")),
             8: _Section(self._of_webhooks, _matching(r"wh_[0-9a-z_]+")),
         }
 
@@ -215,28 +211,6 @@ class Exports:
             for act in page:
                 yield act.id, {"kind": "act", "act": act.model_dump(mode="json")}
             place = page[-1].id
-
-    async def _of_batches(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
-        """Yield each batch behind a place, which is the id of one and a cell of it; then what came of its cells."""
-        behind, _, cell = place.partition(" ")
-        if behind:
-            async for placed in self._results(tenant, behind, int(cell)):
-                yield placed
-        cursor: str | None = behind
-        while cursor is not None:
-            page, cursor = await self._batches.listed(tenant.tag, before=cursor, limit=_PAGE)
-            for batch in page:
-                yield f"{batch.id} 0", {"kind": "batch", "batch": batch.model_dump(mode="json")}
-                async for placed in self._results(tenant, batch.id, 0):
-                    yield placed
-
-    async def _results(self, tenant: Tenant, batch_id: str, after: int) -> AsyncIterator[Placed]:
-        with suppress(UnknownBatch):
-            while after >= 0:
-                page, after = await self._batches.results(tenant.tag, batch_id, after=after, limit=PAGE)
-                for result in page:
-                    about = {"batch_id": batch_id, "result": result.model_dump(mode="json")}
-                    yield f"{batch_id} {result.cell + 1}", {"kind": "batch_result", **about}
 
     async def _of_webhooks(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
         """Yield webhooks without their secrets. What was sent to them is the runs'."""

@@ -12,9 +12,8 @@ from typing import Any, Final
 from palaver.store.access.api_keys import changed
 from palaver.store.offboarding.belongings import kind_of_passing, shared
 from palaver.store.offboarding.unfinished import AT_ONCE, of_runs
-from palaver.store.redis import access_keys, agent_keys, batch_keys, keys, webhook_keys
+from palaver.store.redis import access_keys, agent_keys, keys, webhook_keys
 from palaver.store.redis.connection import Connection, portions
-from palaver.store.redis.due import member
 from palaver.store.scripting.contracts import EraseConversations, EraseKeys, EraseMembers
 from palaver.store.scripting.contracts.erasure import Erasable, Over
 from palaver.store.scripting.scripts import Scripts
@@ -64,7 +63,6 @@ class Removal:
         is made of requests about them: nothing of that is made without them."""
         # First: they begin runs.
         yield from self._of_features(tag, begins_runs=True)
-        yield partial(self._erase_batches, tag)
         for shard in self._shards:
             for part in (self._erase_runs, self._erase_conversations, self._erase_statistics, self._erase_passing):
                 yield partial(part, shard, tag)
@@ -148,28 +146,6 @@ class Removal:
             pipeline.hdel(webhook_keys.WEBHOOK_TENANTS, tag)
             # Last: it says what is left to do.
             pipeline.delete(webhook_keys.webhooks(tag))
-            await pipeline.execute()
-        return bool(ids)
-
-    async def _erase_batches(self, tag: str) -> bool:
-        ids = [each.decode() for each in await self._redis.zrange(batch_keys.batches(tag), 0, _KEYS_AT_ONCE - 1)]
-        if ids:
-            own = [batch_keys.of_batch(tag, batch_id) for batch_id in ids]
-            await self._erase_keys(
-                batch_keys.batches_erasure(tag),
-                [
-                    *(Erasable(of.batch, "batches", 1) for of in own),
-                    *(
-                        Erasable(key, "", 0)
-                        for of in own
-                        for key in (of.items, of.cells, of.flight, of.again, of.failed)
-                    ),
-                    Erasable(keys.promised(batch_keys.BATCHES_DUE), "", 0),
-                ],
-            )
-            pipeline = self._redis.pipeline(transaction=False)
-            pipeline.zrem(batch_keys.BATCHES_DUE, *(member(tag, batch_id) for batch_id in ids))
-            pipeline.zrem(batch_keys.batches(tag), *ids)
             await pipeline.execute()
         return bool(ids)
 

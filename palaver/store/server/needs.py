@@ -21,7 +21,6 @@ Command = Sequence[str]
 _KEY: Final = f"{{p{all_shards(1)[0]}}}:preflight"
 _AGENTS: Final = "{palaver:agents}:preflight"
 _WEBHOOKS: Final = "{palaver:webhooks}:preflight"
-_BATCHES: Final = "{palaver:batches}:preflight"
 _KEYS: Final = "{palaver:keys}:key:preflight"
 _SHARED: Final = "{palaver:workers}:preflight"
 _CHANNEL: Final = f"{{p{all_shards(1)[0]}}}:feed:preflight"
@@ -85,7 +84,6 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         f"hkeys {_KEY}",
         f"hset {_AGENTS} f 1",
         f"hset {_WEBHOOKS} f 1",
-        f"hset {_BATCHES} f 1",
         f"rename {_KEY} {_KEY}",
         f"zlexcount {_KEY} - +",
     ),
@@ -97,7 +95,6 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         f"get {_KEYS}",
         f"hget {_AGENTS} f",
         f"hset {_WEBHOOKS} f 1",
-        f"hset {_BATCHES} f 1",
         f"pubsub numsub {_CHANNEL}",
         f"zremrangebyrank {_KEY} 0 1",
     ),

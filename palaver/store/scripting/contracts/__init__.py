@@ -5,15 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from palaver.store.scripting.contracts.agents import KeepAgent, RemoveAgent
-from palaver.store.scripting.contracts.batches import (
-    AdvanceBatch,
-    AppendItems,
-    ChangeBatch,
-    ClaimBatch,
-    CreateBatch,
-    LeaveBatch,
-    RemoveBatch,
-)
 from palaver.store.scripting.contracts.caps import FindAllowed, Reserve
 from palaver.store.scripting.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.scripting.contracts.declaration import Script
@@ -78,22 +69,17 @@ __all__ = [
     "SCRIPTS",
     "Act",
     "Admit",
-    "AdvanceBatch",
     "Append",
-    "AppendItems",
     "Ask",
     "Attend",
     "BeginConversation",
     "BeginErasure",
     "Cancel",
-    "ChangeBatch",
     "ChangeConversation",
     "Claim",
-    "ClaimBatch",
     "ClaimDelivery",
     "CoolDown",
     "CopyLog",
-    "CreateBatch",
     "CreateTenant",
     "DeleteConversation",
     "DeleteRun",
@@ -115,7 +101,6 @@ __all__ = [
     "KeepAgent",
     "KeepSecrets",
     "KeepServerList",
-    "LeaveBatch",
     "MarkRuns",
     "Measure",
     "Postpone",
@@ -125,7 +110,6 @@ __all__ = [
     "ReadLog",
     "Release",
     "RemoveAgent",
-    "RemoveBatch",
     "RemoveWebhook",
     "Renew",
     "RenewPlaces",
@@ -147,7 +131,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, KeepServerList, Find, Measure, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
-    CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, LeaveBatch, ChangeBatch, RemoveBatch,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed, FoldJournal,
     BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,

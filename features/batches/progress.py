@@ -13,13 +13,13 @@ import orjson
 from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.batches import BatchItem, BatchState
 from palaver.schemas.bearers import Bearer
-from palaver.store.batches.batches import BatchOrder
-from palaver.store.redis import batch_keys
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import now_ms
 from palaver.store.redis.due import member, read_due
-from palaver.store.scripting.contracts import AdvanceBatch, ClaimBatch, LeaveBatch
-from palaver.store.scripting.contracts.batches import BatchAdvanced, BatchClaimed, BegunCell, EndedCell
-from palaver.store.scripting.scripts import Scripts
+from palaver.store.sides import Ground
+
+from . import batch_keys
+from .batches import BatchOrder
+from .contract import AdvanceBatch, BatchAdvanced, BatchClaimed, BegunCell, ClaimBatch, EndedCell, LeaveBatch
 
 _AT_ONCE: Final = 50
 
@@ -86,9 +86,9 @@ class BatchClaim:
 class BatchProgress:
     """The progress of all batches."""
 
-    def __init__(self, redis: Connection, scripts: Scripts) -> None:
-        self._redis = redis
-        self._scripts = scripts
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._scripts = ground.scripts
 
     async def due(self) -> tuple[list[tuple[str, str]], float | None]:
         """Return the tenants and ids of batches that need attention, and the seconds until the next one will."""

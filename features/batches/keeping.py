@@ -17,8 +17,9 @@ from palaver.operations.bearers import bearer_of_order
 from palaver.operations.scopes import refuse_held
 from palaver.schemas.batches import Batch, BatchHead, BatchItem, BatchResult, BatchVerb, MoreItems, NewBatch
 from palaver.schemas.models import AgentSpec, Submission
-from palaver.store.batches.batches import BatchOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from .batches import Batches, BatchOrder
 
 _GOING_ON: Final = frozenset({"open", "running", "cancelling"})
 _ID: Final = re.compile(r"batch_[0-9a-f]{24}")
@@ -47,7 +48,7 @@ async def create_batch(
     _check_items(body.items)
     await _check_head(head, body.items, backend, caller)
     batch_id = _new_id(caller, key)
-    new = await within_deadline(backend.store.batches.create(caller.tenant, batch_id, order))
+    new = await within_deadline(backend.store.part(Batches).create(caller.tenant, batch_id, order))
     await _append(backend, batch_id, order, 0, body.items, caller, complete=body.complete)
     return await read_batch(backend, batch_id, caller), new
 
@@ -69,7 +70,7 @@ async def append_items(backend: Backend, batch_id: str, body: MoreItems, caller:
 
 async def read_batch(backend: Backend, batch_id: str, caller: Caller) -> Batch:
     """Return a batch, and how far it is. Raises UnknownBatch."""
-    batch = await within_deadline(backend.store.batches.get(caller.tenant, _known(batch_id)))
+    batch = await within_deadline(backend.store.part(Batches).get(caller.tenant, _known(batch_id)))
     return (await within_deadline(backend.catalog.with_waiting([batch], _goes_on)))[0]
 
 
@@ -79,7 +80,9 @@ async def list_batches(
     """Return a page of the caller's batches, the newest first. The cursor is the id behind which it begins."""
     if cursor and not _ID.fullmatch(cursor):
         raise Refused("invalid_cursor", "The cursor is not one that a list of batches gave.")
-    listed, more = await within_deadline(backend.store.batches.listed(caller.tenant, before=cursor or "", limit=limit))
+    listed, more = await within_deadline(
+        backend.store.part(Batches).listed(caller.tenant, before=cursor or "", limit=limit)
+    )
     return await within_deadline(backend.catalog.with_waiting(listed, _goes_on)), more
 
 
@@ -87,7 +90,7 @@ async def batch_results(
     backend: Backend, batch_id: str, caller: Caller, *, after: int, limit: int
 ) -> tuple[list[BatchResult], int | None]:
     """Return what came of cells from the number ``after`` on, and where the next page begins. Raises UnknownBatch."""
-    reading = backend.store.batches.results(caller.tenant, _known(batch_id), after=after, limit=limit)
+    reading = backend.store.part(Batches).results(caller.tenant, _known(batch_id), after=after, limit=limit)
     found, behind = await within_deadline(reading)
     return found, None if behind < 0 else behind
 
@@ -106,7 +109,7 @@ async def change_batch(backend: Backend, batch_id: str, verb: BatchVerb, caller:
             # What cannot be read is not begun again.
             return batch
         await _judged(backend, batch_id, (), caller)
-    changing = backend.store.batches.change(caller.tenant, _known(batch_id), verb, by=caller.identity)
+    changing = backend.store.part(Batches).change(caller.tenant, _known(batch_id), verb, by=caller.identity)
     await within_deadline(changing)
     await backend.wake_planners()
     return await read_batch(backend, batch_id, caller)
@@ -119,7 +122,7 @@ async def remove_batch(backend: Backend, batch_id: str, caller: Caller) -> None:
         UnknownBatch, StateConflict: there is none of this id; ``batch_active``.
         NotDurable, StoreUnavailable: it may be there still.
     """
-    await within_deadline(backend.store.batches.remove(caller.tenant, _known(batch_id)))
+    await within_deadline(backend.store.part(Batches).remove(caller.tenant, _known(batch_id)))
 
 
 def submission_of(batch_id: str, head: BatchHead, agent: AgentSpec | str, item: BatchItem) -> Submission:
@@ -160,7 +163,7 @@ async def _append(
     *,
     complete: bool,
 ) -> None:
-    append, bearer = backend.store.batches.append, bearer_of_order(caller)
+    append, bearer = backend.store.part(Batches).append, bearer_of_order(caller)
     await within_deadline(append(caller.tenant, batch_id, order, offset, items, complete=complete, bearer=bearer))
     await backend.wake_planners()
 
@@ -172,7 +175,7 @@ def _goes_on(batch: Batch) -> bool:
 async def _judged(backend: Backend, batch_id: str, items: Sequence[BatchItem], caller: Caller) -> BatchOrder:
     """Return the order of a batch of which the caller lets runs begin, once that is judged as a submit of these."""
     refuse_held(caller)
-    order = await within_deadline(backend.store.batches.order(caller.tenant, _known(batch_id)))
+    order = await within_deadline(backend.store.part(Batches).order(caller.tenant, _known(batch_id)))
     await _check_head(order.head, items, backend, caller)
     return order
 

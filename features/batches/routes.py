@@ -10,23 +10,23 @@ import orjson
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from palaver import operations
+from api.http.answers import answer, answer_text
+from api.http.audit import detail
+from api.http.headers import JSON, IdempotencyKey, Offers
+from api.http.queries import Number, Query
+from api.kit.signatures import InPath
+from api.native.dialect import NATIVE
+from api.native.links import location_of, next_page
 from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.batches import Batch, BatchResult, MoreItems, NewBatch
 from palaver.schemas.cells import as_cell
 
-from ..http.answers import answer, answer_text
-from ..http.audit import detail
-from ..http.headers import JSON, IdempotencyKey, Offers
-from ..http.queries import Number, Query
-from ..kit.signatures import InPath
-from .dialect import NATIVE
-from .links import location_of, next_page
+from . import keeping
 
 CSV: Final = "text/csv"
 JSONL: Final = "application/x-ndjson"
-BatchId = Annotated[str, InPath("The batch's id.", look=operations.read_batch)]
+BatchId = Annotated[str, InPath("The batch's id.", look=keeping.read_batch)]
 
 
 class BatchesQuery(Query):
@@ -86,7 +86,7 @@ class ResultList(BaseModel):
 async def create_batch(backend: Backend, caller: Caller, key: IdempotencyKey, body: NewBatch) -> Response:
     """A run for each item, agent and repeat, `window` of them at a time, in the name of the key that asks. Each is
     checked when it begins; the agents are checked now, too."""
-    made, new = await operations.create_batch(backend, body, caller, key=key)
+    made, new = await keeping.create_batch(backend, body, caller, key=key)
     detail(batch=made.id, items=made.items)
     return answer(made, 201 if new else 200, location_of(f"/v1/batches/{made.id}"))
 
@@ -102,7 +102,7 @@ async def create_batch(backend: Backend, caller: Caller, key: IdempotencyKey, bo
 )
 async def list_batches(backend: Backend, caller: Caller, query: BatchesQuery) -> Response:
     """Batches, the newest first."""
-    page, cursor = await operations.list_batches(backend, caller, limit=query.limit, cursor=query.cursor)
+    page, cursor = await keeping.list_batches(backend, caller, limit=query.limit, cursor=query.cursor)
     shown = BatchList(data=page, next_cursor=cursor, has_more=cursor is not None)
     return answer(shown, headers=next_page("/v1/batches", query, cursor=cursor))
 
@@ -118,7 +118,7 @@ async def list_batches(backend: Backend, caller: Caller, query: BatchesQuery) ->
 )
 async def read_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
     """The numbers of runs that have ended, by how, and their cost, for each agent. `tag=batch:ID` lists its runs."""
-    return answer(await operations.read_batch(backend, batch_id, caller))
+    return answer(await keeping.read_batch(backend, batch_id, caller))
 
 
 @NATIVE.route(
@@ -136,7 +136,7 @@ async def read_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Res
 )  # fmt: skip
 async def append_items(backend: Backend, caller: Caller, batch_id: BatchId, body: MoreItems) -> Response:
     """`offset` is the number of items that came before: a part that is sent again changes nothing."""
-    return answer(await operations.append_items(backend, batch_id, body, caller))
+    return answer(await keeping.append_items(backend, batch_id, body, caller))
 
 
 @NATIVE.route(
@@ -156,7 +156,7 @@ async def batch_results(
     query: ResultsQuery,
 ) -> Response:
     """A row for each run that has ended: `Accept: text/csv` or `application/x-ndjson` for a table."""
-    found, behind = await operations.batch_results(backend, batch_id, caller, after=query.after, limit=query.limit)
+    found, behind = await keeping.batch_results(backend, batch_id, caller, after=query.after, limit=query.limit)
     headers = next_page(f"/v1/batches/{batch_id}/results", query, after=behind)
     if kind == CSV:
         return answer_text(_csv(found), CSV, headers)
@@ -177,7 +177,7 @@ async def batch_results(
 )
 async def cancel_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
     """One that has ended stays as it is."""
-    return answer(await operations.change_batch(backend, batch_id, "cancel", caller))
+    return answer(await keeping.change_batch(backend, batch_id, "cancel", caller))
 
 
 @NATIVE.route(
@@ -191,7 +191,7 @@ async def cancel_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> R
 )
 async def retry_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
     """Runs that neither completed nor ended at a limit have another one; after a cancel, the rest is begun, too."""
-    return answer(await operations.change_batch(backend, batch_id, "retry", caller))
+    return answer(await keeping.change_batch(backend, batch_id, "retry", caller))
 
 
 @NATIVE.route(
@@ -205,7 +205,7 @@ async def retry_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Re
 )
 async def remove_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
     """Forget a batch that has ended, with its results."""
-    await operations.remove_batch(backend, batch_id, caller)
+    await keeping.remove_batch(backend, batch_id, caller)
     return Response(status_code=204)
 
 

@@ -29,18 +29,19 @@ from palaver.errors import (
     classify,
 )
 from palaver.operations.backend import Backend, Caller, within_deadline
-from palaver.operations.batches.keeping import scoring_of, submission_of
 from palaver.operations.bearers import caller_now, run_begun_before
 from palaver.operations.control import cancel
 from palaver.operations.submitting import begin
 from palaver.schemas.batches import BatchItem
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.models import Run, Submission
-from palaver.store.batches.progress import AddedItem, BatchClaim, CellEntry
 from palaver.store.redis.reach import Reach, within
-from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.telemetry.metrics import NANO
 from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from .contract import EndedCell
+from .keeping import scoring_of, submission_of
+from .progress import AddedItem, BatchClaim, BatchProgress, CellEntry
 
 _log: Final = logging.getLogger("palaver.planned")
 _LOOK: Final = 10.0
@@ -65,7 +66,7 @@ class BatchRunner:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._progress = backend.store.batch_progress
+        self._progress = backend.store.part(BatchProgress)
         self._batches = asyncio.Semaphore(_TOGETHER)
         self._calls = asyncio.Semaphore(_CALLS)
 

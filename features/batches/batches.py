@@ -14,20 +14,19 @@ from palaver.schemas.batches import AgentTotals, Batch, BatchHead, BatchItem, Ba
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.models import AgentSpec
 from palaver.store.reading import records
-from palaver.store.redis import batch_keys
-from palaver.store.redis.capacity import Capacity
-from palaver.store.redis.connection import Connection, Fields, now_ms
+from palaver.store.redis.connection import Fields, now_ms
 from palaver.store.redis.due import member
-from palaver.store.scripting.contracts import AppendItems, ChangeBatch, CreateBatch, RemoveBatch
 from palaver.store.scripting.contracts.agents import Absent, Removed, TenantErased, TooMany
-from palaver.store.scripting.contracts.batches import BatchMade, ItemsAppended, OffsetWrong
 from palaver.store.scripting.contracts.claims import TickBusy
 from palaver.store.scripting.contracts.replies import Mismatch, RefusalCode
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
-from palaver.store.scripting.scripts import Scripts
+from palaver.store.sides import Ground
 from palaver.telemetry.metrics import NANO
 from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from . import batch_keys
+from .contract import AppendItems, BatchMade, ChangeBatch, CreateBatch, ItemsAppended, OffsetWrong, RemoveBatch
 
 _PARTS: Final = limit_of("batch_cells") // limit_of("batch_part") + 1
 _ABANDONED: Final = f"No items came for {limit_of('batch_open') // 3600} hours, and none of them was the last."
@@ -96,10 +95,10 @@ class BatchOrder:
 class Batches:
     """The batches of tenants, each of which is named by its tag."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, capacity: Capacity) -> None:
-        self._redis = redis
-        self._scripts = scripts
-        self._capacity = capacity
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._scripts = ground.scripts
+        self._capacity = ground.capacity
 
     async def create(self, tenant: str, batch_id: str, order: BatchOrder) -> bool:
         """Make a batch without items. Return False if it was there.

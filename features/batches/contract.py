@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from palaver.schemas.batches import BatchState, BatchVerb
-from palaver.store.redis.batch_keys import BatchKeys
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.agents import Absent, Removed, TenantErased, TooMany
 from palaver.store.scripting.contracts.claims import StaleClaim, TickBusy
@@ -14,6 +13,8 @@ from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Mismatch
 from palaver.store.scripting.contracts.wire import Json
 from palaver.vocabulary.durations import Seconds
+
+from .batch_keys import BatchKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +182,14 @@ class RemoveBatch(Script[Removed | TickBusy | Absent]):
 
     of: BatchKeys
     batch_id: str
+
+
+SCRIPTS: Final = (
+    CreateBatch,
+    AppendItems,
+    ClaimBatch,
+    AdvanceBatch,
+    LeaveBatch,
+    ChangeBatch,
+    RemoveBatch,
+)

@@ -1,0 +1,17 @@
+"""Batches: many runs over a list of inputs, begun behind a window (ADR 0120)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from palaver.feature import Feature
+
+FEATURE: Final = Feature(
+    __name__,
+    hash_tag="{palaver:batches}",
+    scripts="contract:SCRIPTS",
+    store="belongings:STORE_SIDE",
+    due="{palaver:batches}:due",
+    planned="runner:BatchRunner",
+    routes="routes",
+)

@@ -1,1 +1,0 @@
-"""Batches: many runs of the same agents, and what came of them."""
