@@ -3,7 +3,8 @@
 A feature is a package with a `Feature`, named by an entry point of the group ``palaver.features``. It says what the
 feature brings to which place of the core; that place imports it when it needs it, and the core imports no feature. The
 doors are few: scripts, `palaver.store.sides.StoreSide` (what becomes of its keys, and its metrics),
-`palaver.operations.planned.Planned` (work that is due at a time), and a module with routes of the API.
+`palaver.operations.planned.Planned` (work that is due at a time), `palaver.operations.live_keys.TokenReader` (tokens in
+the place of keys), findings of `palaver check`, and a module with routes of the API.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ class Feature:
     planned: str | None = None
     """A function that makes a `palaver.operations.planned.Planned` of a backend. Model workers import it once there is
     anything in that index, and carry out what is due."""
+    tokens: str | None = None
+    """A function of the settings and the store that returns a `palaver.operations.live_keys.TokenReader`, or None where
+    the settings ask for none."""
+    checks: str | None = None
+    """A function of the settings that returns findings for `palaver check`."""
     routes: str | None = None
     """A module that adds routes to the native dialect, or to one of its own; without an attribute."""
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -24,8 +24,11 @@ from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
 from palaver.delivery.publishing import LoopPublisher
+from palaver.errors import ConfigurationError
+from palaver.feature import features
 from palaver.operations import Backend, Publishing, StoredKeys
 from palaver.operations.catalog import Catalog
+from palaver.operations.live_keys import TokenReader
 from palaver.operations.measured import Measured
 from palaver.operations.planning_rules import say_rules
 from palaver.processes.tasks import end
@@ -41,9 +44,6 @@ from .installed import add_routes, dialects_of
 from .middleware import Access, Middleware
 from .pages import add_pages
 from .routing import Handlers
-
-if TYPE_CHECKING:
-    from palaver.operations.foreign_tokens import ForeignTokens
 
 _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
@@ -155,14 +155,13 @@ def create_app(
     return app
 
 
-def _foreign_tokens(settings: Settings, store: Store) -> ForeignTokens | None:
-    """Return the tokens of the issuer that the settings name."""
-    if settings.oidc_issuer is None:
-        return None
-    # Not at the top: `jwt`, `cryptography` and `httpx` are 20 MB of each process, and most have no issuer.
-    from palaver.operations.foreign_tokens import ForeignTokens
-
-    return ForeignTokens(settings, store.tenants)
+def _foreign_tokens(settings: Settings, store: Store) -> TokenReader | None:
+    """Return the reader of tokens of others. Raises ConfigurationError: the settings ask for one that is not there."""
+    readers = (feature.load(feature.tokens)(settings, store) for feature in features().values() if feature.tokens)
+    reader: TokenReader | None = next((each for each in readers if each is not None), None)
+    if reader is None and settings.oidc_issuer is not None:
+        raise ConfigurationError("PALAVER_OIDC_ISSUER is set, and no feature that is installed reads its tokens")
+    return reader
 
 
 class _Application(FastAPI):

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaver.config.settings import Settings
 from palaver.operations import Caller, Gap, InvalidKey, LiveKey, LiveToken, StoredKeys, acting_for, is_away, telling
+from palaver.operations.live_keys import TokenReader
 from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -31,9 +32,6 @@ from ..http.hosts import Hosts, host_of
 from ..http.problems import Problem
 from ..http.requests import enter_root
 from ..kit.dialects import Dialect, dialect_of, respond
-
-if TYPE_CHECKING:
-    from palaver.operations.foreign_tokens import ForeignTokens
 
 _MAX_URL: Final = limit_of("url")
 _MAX_HEADERS: Final = limit_of("headers")
@@ -66,7 +64,7 @@ class Access:
 
     @classmethod
     def of(
-        cls, settings: Settings, dialects: Sequence[Dialect], stored: StoredKeys, foreign: ForeignTokens | None = None
+        cls, settings: Settings, dialects: Sequence[Dialect], stored: StoredKeys, foreign: TokenReader | None = None
     ) -> Access:
         """Return the access to an application with these settings, which speaks these dialects.
 

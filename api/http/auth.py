@@ -7,18 +7,16 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.types import Scope
 
 from palaver.config.settings import ApiKey, Settings
 from palaver.operations import Caller, LiveKey, LiveToken, StoredKeys
+from palaver.operations.live_keys import TokenReader
 from palaver.secrets.api_keys import PREFIX
 
 from .problems import Problem
-
-if TYPE_CHECKING:
-    from palaver.operations.foreign_tokens import ForeignTokens
 
 METRICS: Final = "/metrics"
 """The one route that a key of ``PALAVER_METRICS_KEYS`` opens."""
@@ -64,7 +62,7 @@ class CallerKeys:
     """All keys that open everything that they have scopes for: those of ``PALAVER_API_KEYS``, those of the store, and
     tokens."""
 
-    def __init__(self, settings: Settings, stored: StoredKeys, foreign: ForeignTokens | None = None) -> None:
+    def __init__(self, settings: Settings, stored: StoredKeys, foreign: TokenReader | None = None) -> None:
         self.listed: Final = Keys(settings.api_keys, wanted=settings.keyed)
         self.stored: Final = stored
         self.foreign: Final = foreign

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from palaver.errors import ErrorClass, PalaverError, Refused, classify
 from palaver.operations.backend import Caller
@@ -93,6 +93,24 @@ class LiveToken:
     def caller(self) -> Caller:
         """Return its bearer, who asks now."""
         return self._caller
+
+
+class TokenReader(Protocol):
+    """Tokens that others than Palaver make."""
+
+    async def open(self, token: bytes) -> LiveToken | None:
+        """Return the token that this is; None if it is none, or not valid.
+
+        Raises:
+            Refused: ``tenant_not_allowed``, it is valid and of no tenant here.
+            IssuerUnavailable: that is not known.
+            StoreUnavailable: whose it is is not known; so may be what Redis raises.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Read no more."""
+        ...
 
 
 @contextmanager

@@ -80,8 +80,8 @@ ERASURE_MUTANTS: Final = by_name(
     _mutant(
         "an export that begins again",
         f"{_ROOM}exports.py",
-        "self._sections[section:], section)",
-        "self._sections[section:], 0)",
+        "if number < section:",
+        "if number < 0:",
         _API,
     ),
     _mutant(

@@ -13,11 +13,11 @@ from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _TOKENS: Final = "tests/unit/test_api_foreign_tokens.py"
 _ISSUER_TEST: Final = "tests/unit/test_issuer.py"
-_KEY_SET: Final = "palaver/identity/key_set.py"
-_CLAIMS: Final = "palaver/identity/claims.py"
-_ISSUER: Final = "palaver/identity/issuer.py"
-_DOCUMENTS: Final = "palaver/identity/documents.py"
-_OPENING: Final = "palaver/operations/foreign_tokens.py"
+_KEY_SET: Final = "features/oidc/key_set.py"
+_CLAIMS: Final = "features/oidc/claims.py"
+_ISSUER: Final = "features/oidc/issuer.py"
+_DOCUMENTS: Final = "features/oidc/documents.py"
+_OPENING: Final = "features/oidc/foreign_tokens.py"
 
 
 def _mutant(name: str, test: str, file: str, old: str, new: str) -> TestedMutant:

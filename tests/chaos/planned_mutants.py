@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
-_LUA: Final = "palaver/store/scripting/lua/"
+_LUA: Final = "features/schedules/lua/"
 _TICKS: Final = "tests/contract/test_schedules.py"
 _TICK_KILLS: Final = "tests/unit/test_schedule_kills.py"
 _CELLS: Final = "tests/unit/test_api_batches.py"

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from features.oidc import issuer
 from palaver.config.oidc import ScopeGrant
 from palaver.config.settings import Settings
-from palaver.identity import issuer
 from palaver.store.access.api_keys import KeyGrant
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.scopes import SCOPES, Scope

@@ -31,7 +31,7 @@ import palaver.config.secret_files, palaver.stack.supervision, palaver.config.ex
 interpreter says what there is after each, in a line."""
 _OF_TERMINALS: Final = {"prompt_toolkit", "typer"}
 _UNASKED: Final = {
-    *("cryptography.hazmat", "jsonschema_rs", "jwt", "palaver.identity"),
+    *("cryptography.hazmat", "jsonschema_rs", "jwt", "features.oidc.issuer"),
     *("palaver.store.redis.cluster", "palaver.store.redis.sentinel"),
 }
 """What comes with a key, with the first schema, with the first token, with an issuer, with a cluster, with Sentinels.

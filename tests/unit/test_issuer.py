@@ -15,14 +15,14 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from palaver.identity import documents, issuer
-from palaver.identity.documents import Documents, Unfetched
-from palaver.identity.issuer import Issuer
-from palaver.identity.key_set import KeySet
+from features.oidc import documents, issuer
+from features.oidc.documents import Documents, Unfetched
+from features.oidc.issuer import Issuer
+from features.oidc.issuer_check import look_at_issuer
+from features.oidc.key_set import KeySet
 from palaver.vocabulary.limits import limit_of
 from tests.unit.local_issuer import KEYS, METADATA, LocalIssuer, local_issuer, private_key, published
 from tests.waiting import aeventually
-from workers.commands.issuer_check import look_at_issuer
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ from palaver.config.brokers import is_redis, user_of
 from palaver.config.exits import refusing, run_program
 from palaver.config.policy import load_policy
 from palaver.config.settings import Settings, settings
+from palaver.feature import features
 from palaver.store.server.findings import Finding, Level
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         load_policy(here.policy)
         findings = [
             *Preflight(here, options.role or _role(here)).look(),
-            *_of_issuer(here),
+            *_of_features(here),
             *_of_mcp_hosts(here),
             *look_at_tool_versions(here),
         ]
@@ -75,13 +76,9 @@ def _role(here: Settings) -> Role:
     return named.get(user, "worker")
 
 
-def _of_issuer(here: Settings) -> Sequence[Finding]:
-    if here.oidc_issuer is None:
-        return ()
-    # Not at the top: it imports what nobody needs who has no issuer.
-    from .issuer_check import look_at_issuer
-
-    return (look_at_issuer(here),)
+def _of_features(here: Settings) -> Sequence[Finding]:
+    looks = (feature.load(feature.checks) for feature in features().values() if feature.checks)
+    return [finding for look in looks for finding in look(here)]
 
 
 def _of_mcp_hosts(here: Settings) -> Sequence[Finding]:

@@ -6,9 +6,10 @@ import asyncio
 from typing import Final
 
 from palaver.config.settings import Settings
-from palaver.identity.documents import Unfetched
-from palaver.identity.issuer import Issuer
 from palaver.store.server.findings import Finding
+
+from .documents import Unfetched
+from .issuer import Issuer
 
 _MEANS: Final = "gives no keys: its tokens are answered 503, or for 6 hours judged by the keys that the API has"
 _ADVICE: Final = "see to PALAVER_OIDC_ISSUER, PALAVER_OIDC_JWKS_URL and PALAVER_OIDC_PRIVATE_HOSTS, and the way there"

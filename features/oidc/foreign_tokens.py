@@ -8,13 +8,14 @@ from typing import Final
 
 from palaver.config.settings import Settings
 from palaver.errors import Refused
-from palaver.identity.claims import LEEWAY, ClaimRules, Identity, UnfitClaims
-from palaver.identity.documents import Unfetched
-from palaver.identity.issuer import Issuer
 from palaver.operations.backend import Caller, within_deadline
 from palaver.operations.live_keys import IssuerUnavailable, LiveToken
 from palaver.store.tenants.tenants import Tenants
 from palaver.vocabulary.limits import limit_of
+
+from .claims import LEEWAY, ClaimRules, Identity, UnfitClaims
+from .documents import Unfetched
+from .issuer import Issuer
 
 _log: Final = logging.getLogger("palaver.api")
 _REMEMBERED: Final = 60.0

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import jwt
 
-from palaver.identity.documents import Unfetched
 from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from .documents import Unfetched
 
 _ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
     ("RSA", None): ("RS256", "PS256"),
@@ -30,7 +31,7 @@ _KEY_ID: Final = re.compile(r"[\x21-\x7e]{1,256}")
 _LONGEST: Final = limit_of("foreign_token")
 _MOST: Final = limit_of("issuer_keys")
 _SIGNATURE_ALONE: Final[Any] = {f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")}
-"""Claims are for palaver/identity/claims.py, which knows the issuer."""
+"""Claims are for features/oidc/claims.py, which knows the issuer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from palaver.config.settings import Settings
-from palaver.identity.documents import Documents, Resolve, Unfetched, resolved
-from palaver.identity.key_set import KeySet, key_id_of
 from palaver.processes.tasks import end
 from palaver.vocabulary.addresses import host_and_port, is_loopback
+
+from .documents import Documents, Resolve, Unfetched, resolved
+from .key_set import KeySet, key_id_of
 
 _log: Final = logging.getLogger("palaver.issuer")
 _METADATA: Final = "/.well-known/openid-configuration"
