@@ -66,8 +66,12 @@ def features() -> Mapping[str, Feature]:
     return MappingProxyType({entry.name: _loaded(entry.module, entry.attr) for entry in found})
 
 
+def module_here(module: str) -> str:
+    """Return the name that a module of an entry point has here: in a checkout, ours are not below ``palaver``."""
+    ours = module.startswith(_OURS) and find_spec(_OURS.removesuffix(".")) is None
+    return module.removeprefix("palaver.") if ours else module
+
+
 def _loaded(module: str, attribute: str) -> Feature:
-    if module.startswith(_OURS) and find_spec(_OURS.removesuffix(".")) is None:
-        module = module.removeprefix("palaver.")
-    feature: Feature = getattr(import_module(module), attribute)
+    feature: Feature = getattr(import_module(module_here(module)), attribute)
     return feature

@@ -13,7 +13,7 @@ from typing import Final
 
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
-from palaver.feature import features
+from palaver.feature import features, module_here
 from palaver.vocabulary.names import did_you_mean
 
 from ..kit.dialects import Dialect
@@ -21,10 +21,6 @@ from ..native import NATIVE
 
 _ALWAYS: Final = "native"
 _CONSOLE: Final = "console"
-_OURS: Final = "palaver.api"
-"""The API in an installed wheel."""
-_HERE: Final = __name__.removesuffix(".app.installed")
-"""The same as it is imported here: ``api`` in a checkout."""
 
 
 def dialects_of(chosen: Sequence[str], *, console: bool = False) -> tuple[Dialect, ...]:
@@ -58,9 +54,7 @@ def _load(name: str, known: Mapping[str, EntryPoint]) -> Dialect:
             f"PALAVER_DIALECTS: no dialect {name!r} is installed, there is {there}{did_you_mean(name, known)}"
         )
     entry = known[name]
-    module = entry.module
-    if module.startswith(f"{_OURS}."):
-        module = f"{_HERE}{module.removeprefix(_OURS)}"
+    module = module_here(entry.module)
     try:
         dialect = getattr(import_module(module), entry.attr)
     except (ImportError, AttributeError) as error:

@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
-_AI_SDK: Final = "api/ai_sdk/"
+_AI_SDK: Final = "features/ai_sdk/"
 _MACHINE: Final = f"{_AI_SDK}projection.py"
 _SHOWN: Final = "api/kit/shown_run.py"
 

@@ -47,7 +47,7 @@ _PRELOADED: Final[Mapping[str, str]] = {
     """,
     "api": """
         api.__main__ api.app api.edge.connections api.edge.descriptors
-        api.ag_ui api.ai_sdk api.openai api.openhands
+        features.ag_ui features.ai_sdk features.openai features.openhands
         uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
     """,
 }

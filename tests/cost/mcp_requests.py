@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from api.mcp.tools import tool_of
+from features.mcp_server.tools import tool_of
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.limits import KIB, limit_of
 from tests.cost.ag_ui_requests import AG_UI_CASES

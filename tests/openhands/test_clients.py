@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from api.openhands.content import agents_tool, clients_tool
-from api.openhands.events import Writer
-from api.openhands.state import Generation
+from features.openhands.content import agents_tool, clients_tool
+from features.openhands.events import Writer
+from features.openhands.state import Generation
 from tests.openhands.client import OpenHandsClient
 from tests.openhands.log import BEGAN, CONVERSATION, LOG, SHOW
 

@@ -55,8 +55,8 @@ _PRELOADED: Final = """
     celery.app.events celery.backends.base celery.events.dispatcher celery.events.receiver celery.fixups.django
     celery.worker.autoscale celery.worker.consumer celery.worker.consumer.delayed_delivery celery.worker.strategy
     kombu.mixins kombu.pidbox
-    api.app api.edge.connections api.edge.descriptors api.http.logs api.mcp
-    api.ag_ui api.ai_sdk api.openai api.openhands
+    api.app api.edge.connections api.edge.descriptors api.http.logs features.mcp_server
+    features.ag_ui features.ai_sdk features.openai features.openhands
     uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
     encodings.idna importlib.readers stringprep
     tests.process.tools

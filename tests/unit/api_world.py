@@ -17,13 +17,13 @@ from pydantic import SecretStr
 from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
-from api.ag_ui import AG_UI
-from api.ai_sdk import AI_SDK
 from api.app import create_app
-from api.mcp import MCP
 from api.native import NATIVE
-from api.openai import OPENAI
-from api.openhands import OPENHANDS
+from features.ag_ui import AG_UI
+from features.ai_sdk import AI_SDK
+from features.mcp_server import MCP
+from features.openai import OPENAI
+from features.openhands import OPENHANDS
 from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings

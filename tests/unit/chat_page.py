@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx
 import orjson
 
-from api.ai_sdk.assembly import AssembledMessage
+from features.ai_sdk.assembly import AssembledMessage
 from tests.unit.api_world import AGENT, LiveRequest, World, world
 from tests.unit.mcp_host import publish
 

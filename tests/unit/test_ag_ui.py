@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.ag_ui.messages import said_in
+from features.ag_ui.messages import said_in
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.actions import ServerQuestion
 from palaver.schemas.models import Message

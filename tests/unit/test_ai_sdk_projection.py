@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from api.ai_sdk.assembly import AssembledMessage
-from api.ai_sdk.chunks import written
-from api.ai_sdk.following import FollowedAnswer
-from api.ai_sdk.projection import ChatProjection
-from api.ai_sdk.values import output_of
-from api.ai_sdk.wire import answers_in
+from features.ai_sdk.assembly import AssembledMessage
+from features.ai_sdk.chunks import written
+from features.ai_sdk.following import FollowedAnswer
+from features.ai_sdk.projection import ChatProjection
+from features.ai_sdk.values import output_of
+from features.ai_sdk.wire import answers_in
 from palaver.events import DELTAS, EventKind
 from palaver.store.reading.events import StoredEvent, joined
 from tests.unit.chat_logs import CLIENT_TOOLS, RUN, RunLog

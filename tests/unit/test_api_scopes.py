@@ -21,7 +21,7 @@ from api.app import create_app
 from api.app.installed import dialects_of
 from api.kit.dialects import Dialect
 from api.native import NATIVE
-from api.openhands import OPENHANDS
+from features.openhands import OPENHANDS
 from palaver.config.settings import Settings
 from palaver.store.access.api_keys import KeyGrant
 from palaver.vocabulary.ids import conversation_id

@@ -27,7 +27,7 @@ from api.http.auth import bearer
 from api.http.sockets import CloseCodes
 from api.kit.dialects import Dialect
 from api.native import NATIVE
-from api.openhands import OPENHANDS, snapshot
+from features.openhands import OPENHANDS, snapshot
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
 from palaver.operations import Backend
@@ -402,7 +402,7 @@ async def test_sockets_that_come_at_once_are_no_more_than_may_watch(monkeypatch:
         await may_look.wait()
         return await snapshot.load_snapshot(*about)
 
-    monkeypatch.setattr("api.openhands.sockets.load_snapshot", look)
+    monkeypatch.setattr("features.openhands.sockets.load_snapshot", look)
     async with serving(Settings(redis_url="redis://fake/0", max_watchers=2)) as served:
         url = f"{served.url}/openhands/sockets/events/{(await begin(served.api)).id}"
         async with AsyncExitStack() as stack:

@@ -8,16 +8,16 @@ import pytest
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 
-from api.ag_ui import AG_UI
-from api.ai_sdk import AI_SDK
 from api.app import create_app
 from api.kit.dialects import Dialect
-from api.mcp import MCP
 from api.native import NATIVE
 from api.native.dialect import RunId
 from api.native.links import run_json
-from api.openai import OPENAI
-from api.openhands import OPENHANDS
+from features.ag_ui import AG_UI
+from features.ai_sdk import AI_SDK
+from features.mcp_server import MCP
+from features.openai import OPENAI
+from features.openhands import OPENHANDS
 from palaver.operations import Backend
 from palaver.store.redis.reach import EVERYTHING, within
 from palaver.vocabulary.lifecycle import RunStatus

@@ -22,9 +22,9 @@ from api.edge.http11 import Http11
 from api.http.client_connection import ClientConnection, connection_of
 from api.kit.streams import EventStream, Frames, Outlet
 from api.native.frames import frame
-from api.openhands.events import Writer
-from api.openhands.shared_events import shared_delta
-from api.openhands.state import Generation
+from features.openhands.events import Writer
+from features.openhands.shared_events import shared_delta
+from features.openhands.state import Generation
 from palaver.store.reading.events import StoredEvent
 from tests.waiting import PATIENCE, aeventually
 

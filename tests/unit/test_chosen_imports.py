@@ -16,11 +16,15 @@ from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.process
 
-DIALECTS: Final = [f"api.{name}" for name in ("ag_ui", "ai_sdk", "mcp", "openai", "openhands")]
-GUESTS: Final = {*DIALECTS, "mcp", "openai", "jsonschema", "jwt", "httpx"}
+DIALECTS: Final = {
+    "mcp": "features.mcp_server",
+    **{name: f"features.{name}" for name in ("ag_ui", "ai_sdk", "openai", "openhands")},
+}
+"""The package of each dialect, by its name."""
+GUESTS: Final = {*DIALECTS.values(), "mcp", "openai", "jsonschema", "jwt", "httpx"}
 CHOICES: Final[Mapping[tuple[str, str], list[str]]] = {
     ("PALAVER_DIALECTS", "native"): [],
-    **{("PALAVER_DIALECTS", name.removeprefix("api.")): [name] for name in DIALECTS},
+    **{("PALAVER_DIALECTS", name): [package] for name, package in DIALECTS.items()},
 }
 """What an API is told, and which guests are there then."""
 CONSOLE: Final[Mapping[tuple[str, str], bool]] = {
@@ -70,4 +74,4 @@ def test_a_dialect_that_nobody_chose_is_not_imported(
 def test_a_console_that_is_switched_off_is_not_imported(
     choice: tuple[str, str], imported: Mapping[tuple[str, str], set[str]]
 ) -> None:
-    assert ("api.console" in imported[choice]) is CONSOLE[choice]
+    assert ("features.console" in imported[choice]) is CONSOLE[choice]

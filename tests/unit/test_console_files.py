@@ -13,16 +13,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-import api.console.dialect
+import features.console.dialect
 from api.app.installed import dialects_of
-from api.console import CONSOLE
-from api.console.files import fingerprint, read_folder
+from features.console import CONSOLE
+from features.console.files import fingerprint, read_folder
 from palaver.config.settings import Settings
 from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.steps.retry import stop_reason
 from tests.unit.api_world import World, assert_problem, world
 
-STATIC = Path(api.console.dialect.__file__).with_name("static")
+STATIC = Path(features.console.dialect.__file__).with_name("static")
 VENDORED = STATIC / "vendor"
 KEYED = Settings(redis_url="redis://fake/0", api_keys="key-of-the-operators", console=True)
 POLICY = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.app.installed import dialects_of
-from api.openhands.dialect import OpenHandsSettings
+from features.openhands.dialect import OpenHandsSettings
 from palaver.config.settings import Settings
 from palaver.config.variables import unread
 from palaver.errors import ConfigurationError

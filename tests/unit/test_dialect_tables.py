@@ -9,16 +9,16 @@ from typing import Any, Final, get_args
 import orjson
 import pytest
 
-from api.ag_ui.projection import RunProjection
-from api.ai_sdk.projection import ChatProjection
 from api.app.installed import dialects_of
 from api.http.problems import CODES
 from api.kit.dialects import ClosedTable, event_table
-from api.openai.ids import ResponseId
-from api.openai.projection import ResponseProjection
-from api.openai.tables import error_code
-from api.openhands.conversations import ConversationCounting
-from api.openhands.tables import FOUND_BY, HTTP_STATUS, RUN_STATUSES, TABLES, of_failure
+from features.ag_ui.projection import RunProjection
+from features.ai_sdk.projection import ChatProjection
+from features.openai.ids import ResponseId
+from features.openai.projection import ResponseProjection
+from features.openai.tables import error_code
+from features.openhands.conversations import ConversationCounting
+from features.openhands.tables import FOUND_BY, HTTP_STATUS, RUN_STATUSES, TABLES, of_failure
 from palaver.errors import FACTS, ErrorClass, ErrorObject, UserAction
 from palaver.events import EventKind, PartOf, complete
 from palaver.schemas.models import AgentSpec

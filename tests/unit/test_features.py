@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
 from palaver import feature
+from palaver.config.variables import DIALECTS
 from palaver.feature import Feature, features
 from palaver.store.scripting.additions import all_lua_files, all_scripts
 from palaver.store.scripting.assembly import lua_files
@@ -21,14 +22,15 @@ PLACES = ("scripts", "store", "planned", "routes")
 
 def test_each_folder_is_one() -> None:
     folders = {path.parent.name for path in (ROOT / "features").glob("*/__init__.py")}
-    assert folders == {*features()}
+    dialects = {entry.module.removeprefix("palaver.features.") for entry in entry_points(group=DIALECTS)}
+    assert folders == {*features()} | dialects
+    assert all((ROOT / "features" / name / "README.md").read_text().startswith("# ") for name in folders)
 
 
 @pytest.mark.parametrize("name", features())
 def test_what_it_brings_is_there(name: str) -> None:
     each = features()[name]
     assert all(each.load(place) is not None for place in (getattr(each, kind) for kind in PLACES) if place)
-    assert (ROOT / "features" / name / "README.md").read_text().startswith("# ")
 
 
 def test_its_scripts_and_its_side_of_the_store_are_known() -> None:

@@ -35,11 +35,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_that_are_installed_are_spoken_unless_some_are_chosen() -> None:
-    from api.ag_ui import AG_UI
-    from api.ai_sdk import AI_SDK
-    from api.mcp import MCP
-    from api.openai import OPENAI
-    from api.openhands import OPENHANDS
+    from features.ag_ui import AG_UI
+    from features.ai_sdk import AI_SDK
+    from features.mcp_server import MCP
+    from features.openai import OPENAI
+    from features.openhands import OPENHANDS
 
     assert Settings().dialects == ("*",)
     everything = ("ag_ui", "ai_sdk", "mcp", "openai", "openhands")

@@ -11,9 +11,9 @@ import httpx
 import orjson
 import pytest
 
-from api.mcp.states import SCHEMA
-from api.mcp.tables import LIMITS
-from api.mcp.tools import INSTRUCTIONS, tool_of
+from features.mcp_server.states import SCHEMA
+from features.mcp_server.tables import LIMITS
+from features.mcp_server.tools import INSTRUCTIONS, tool_of
 from palaver.config.settings import Settings
 from palaver.schemas.models import Message
 from palaver.schemas.schema_faults import tool_schema_faults
@@ -298,7 +298,7 @@ async def test_an_agent_with_a_long_name_is_found_by_its_tool(api: World) -> Non
 
 
 async def test_a_long_list_comes_in_pages(api: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.mcp.tools._PAGE", 2)
+    monkeypatch.setattr("features.mcp_server.tools._PAGE", 2)
     for number in range(4):
         await publish(api, f"other-{number}")
     host, found = Host(api.client, {}), []
@@ -436,7 +436,7 @@ async def test_many_and_large_events_come_in_pieces(api: World, monkeypatch: pyt
     await api.finish(run)
     whole = await host.state("run_get", run_id=run["id"], after=0)
     for name, size in (("_EVENTS", 1), ("_EVENT_BYTES", 1)):
-        monkeypatch.setattr(f"api.mcp.calls.{name}", size)
+        monkeypatch.setattr(f"features.mcp_server.calls.{name}", size)
         found: list[Any] = []
         after, more = 0, True
         while more:

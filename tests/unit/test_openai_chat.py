@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from api.openai.chat_stream import ChatText
+from features.openai.chat_stream import ChatText
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
 from palaver.schemas.models import AgentSpec

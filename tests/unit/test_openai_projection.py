@@ -12,11 +12,11 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from api.openai import growing, projection, writing
-from api.openai.ids import ResponseId
-from api.openai.projection import ResponseProjection
-from api.openai.shown import BEGUN, FINAL, SPREAD, ShownEvent
-from api.openai.streaming import TailFrames, frame
+from features.openai import growing, projection, writing
+from features.openai.ids import ResponseId
+from features.openai.projection import ResponseProjection
+from features.openai.shown import BEGUN, FINAL, SPREAD, ShownEvent
+from features.openai.streaming import TailFrames, frame
 from palaver.errors import UnknownRun
 from palaver.events import EventKind
 from palaver.schemas.actions import Approvals, ClientTool
@@ -357,7 +357,7 @@ def test_each_mutant_is_noticed(mutant: str) -> None:
         assert module.__file__ is not None
         source = Path(module.__file__).read_text()
         found += source.count(before)
-        space: dict[str, Any] = {"__name__": module.__name__, "__package__": "api.openai"}
+        space: dict[str, Any] = {"__name__": module.__name__, "__package__": "features.openai"}
         exec(compile(source.replace(before, after), mutant, "exec"), space)
         space |= made
         made |= {name: space[name] for name in _CLASSES if name in space}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.openai import references
+from features.openai import references
 from palaver.schemas.models import ToolCall
 from palaver.vocabulary.ids import new_run_id
 from tests.unit.api_world import call

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from api.openai.servers import servers_of
+from features.openai.servers import servers_of
 from palaver.schemas.models import AgentSpec, Message
 from palaver.steps.verdicts import Continue
 from tests.unit.api_world import SETTINGS, call

@@ -9,12 +9,12 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from api.http.problems import Problem, problem_of
-from api.openhands.agents import OpenHandsAgent, Policy, spec_of, there
-from api.openhands.content import OpenHandsClientTool, announced, client_tools_of
-from api.openhands.dialect import respond
-from api.openhands.events import MOST, fitting
-from api.openhands.state import ClientState, full_state
-from api.openhands.tables import ExecutionStatus, execution_status
+from features.openhands.agents import OpenHandsAgent, Policy, spec_of, there
+from features.openhands.content import OpenHandsClientTool, announced, client_tools_of
+from features.openhands.dialect import respond
+from features.openhands.events import MOST, fitting
+from features.openhands.state import ClientState, full_state
+from features.openhands.tables import ExecutionStatus, execution_status
 from palaver.errors import FieldError, Refused
 from palaver.schemas.models import Usage
 from palaver.schemas.stuck_limits import StuckLimits

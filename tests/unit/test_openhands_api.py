@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from api.openhands import steering
+from features.openhands import steering
 from palaver import operations
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, NoRoom, StateConflict, StoreUnavailable

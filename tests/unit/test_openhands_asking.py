@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.openhands.verbs import title_in
+from features.openhands.verbs import title_in
 from palaver.errors import ErrorClass
 from palaver.steps.verdicts import Finish
 from palaver.vocabulary.lifecycle import StopReason

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api.openhands import conversations
+from features.openhands import conversations
 from palaver.steps.leases import Lease
 from tests.unit.api_world import world
 from tests.unit.test_openhands_api import Talk, begin

@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 
-from api.openhands.events import Event, Writer, timestamp
-from api.openhands.ids import action_id, event_id, place_of
-from api.openhands.state import Generation
+from features.openhands.events import Event, Writer, timestamp
+from features.openhands.ids import action_id, event_id, place_of
+from features.openhands.state import Generation
 from palaver.errors import ErrorClass
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.openhands.log import BEGAN, CONVERSATION, LOG, SHOW, answered, called, entry, error, said

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.openhands.agents import spec_of
+from features.openhands.agents import spec_of
 from palaver.errors import Refused
 from tests.unit.api_world import SETTINGS, world
 from tests.unit.test_openhands_agents import AGENT, _given

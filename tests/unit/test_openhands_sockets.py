@@ -16,9 +16,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from api.http.sockets import text_frame
-from api.openhands import conversations, followers, sockets
-from api.openhands.events import Writer
-from api.openhands.snapshot import load_snapshot
+from features.openhands import conversations, followers, sockets
+from features.openhands.events import Writer
+from features.openhands.snapshot import load_snapshot
 from palaver import operations
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
 from palaver.steps.leases import Delta
@@ -328,7 +328,7 @@ async def test_what_all_sockets_of_a_conversation_are_told_is_written_and_framed
         return frame(text)
 
     monkeypatch.setattr(Writer, "of", counting)
-    monkeypatch.setattr("api.openhands.shared_events.text_frame", framing)
+    monkeypatch.setattr("features.openhands.shared_events.text_frame", framing)
     async with listening() as listener, AsyncExitStack() as stack:
         others = [await _listener(stack, listener.url, listener.talk) for _ in range(8)]
         written.clear()
