@@ -46,6 +46,12 @@ class Feature:
     the settings ask for none."""
     checks: str | None = None
     """A function of the settings that returns findings for `palaver check`."""
+    source: tuple[str, str] | None = None
+    """A source of tools: the name of its tables in the file of PALAVER_TOOL_SOURCES, and where its
+    `workers.sources.guests.SourceKind` stands."""
+    own_servers: str | None = None
+    """A function of the settings and the kept lists of tools that returns a `workers.sources.port.OwnServers`: servers
+    that an agent names itself."""
     routes: str | None = None
     """A module that adds routes to the native dialect, or to one of its own; without an attribute."""
 

@@ -12,6 +12,8 @@ from math import inf
 import orjson
 import pytest
 
+from features.mcp_client.stdio_transport import StdioChannel
+from features.mcp_client.wire import InvalidAnswer, messages_of
 from palaver.client.answers import MAX_ANSWER
 from palaver.errors import ProviderError, ProviderHTTPError, classify
 from palaver.incoming.event_stream import EventParser, EventTooLong
@@ -19,8 +21,6 @@ from palaver.schemas.protocols import ProtocolName
 from palaver.vocabulary.limits import limit_of
 from tests.cost.hostile_answers import error_bodies, shapes
 from workers.protocols import PROTOCOLS, AnswerReader
-from workers.sources.mcp.stdio_transport import StdioChannel
-from workers.sources.mcp.wire import InvalidAnswer, messages_of
 
 RATIO = 8
 """How much longer than the floor a piece may hold the loop: the floor takes some 10 ms, and nobody is to wait for more

@@ -83,7 +83,7 @@ def every(stack: EverySource) -> Iterator[EverySource]:
 def test_the_table_is_complete() -> None:
     """Whoever adds a source, a framework or a pool adds a row here."""
     assert (*sources.SOURCES, *sources.INLINE_SOURCES) == (functions, inline_functions)
-    assert set(guests.KINDS) == {"celery", "http", "mcp"}
+    assert set(guests.kinds_of_sources()) == {"celery", "http", "mcp"}
     # Tried with their packages in tests/frameworks; what is made of one is a declared tool.
     assert set(foreign._FRAMEWORKS.values()) == {"langchain", "pydantic_ai", "openai_agents"}
     assert get_args(Settings.model_fields["tool_pool"].annotation) == ("processes", "loop")

@@ -13,15 +13,15 @@ import pytest
 from celery import Celery, current_app
 from kombu.connection import Connection
 
+from features.celery_source import project
+from features.celery_source.applications import Application, Order
+from features.celery_source.tables import CelerySection, TaskTable
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import redact
 from tests.pages import ROOT
 from tests.unit.declared_tools import tools_of_file
 from workers.own_celery import OwnCelery
-from workers.sources.celery import project
-from workers.sources.celery.applications import Application, Order
-from workers.sources.celery.tables import CelerySection, TaskTable
 from workers.sources.guests import declared_sources
 
 _MARK = """

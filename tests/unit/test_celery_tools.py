@@ -17,6 +17,7 @@ from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 from celery.exceptions import Retry
 
+from features.celery_source import applications
 from palaver import ToolContext
 from palaver.celery import report
 from palaver.celery.reports import Reports, result_facts
@@ -28,7 +29,6 @@ from tests.unit.declared_tools import tools_of_file
 from tests.waiting import aeventually
 from workers.commands import tool_sources
 from workers.sources import Toolbox
-from workers.sources.celery import applications
 from workers.sources.containment import cancel, is_cancel, left_behind
 from workers.sources.guests import declared_sources
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from features.mcp_client.server import Server
 from palaver.errors import ConfigurationError, ToolFailure
 from palaver.secrets.redaction import redact
 from palaver.tools import ToolContext
@@ -18,7 +19,6 @@ from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from tests.unit.mcp_server import McpServer, Message, answer, says, serving, tool
 from tests.unit.mcp_tools import OpenedTools, opened_at
 from workers.sources.guests import declared_sources
-from workers.sources.mcp.server import Server
 
 _SECRETS = {"OWN_KEY": "key-of-the-source", "ACME_KEY": "key-of-acme-0815", "BOLT_KEY": "key-of-bolt-4711"}
 _TABLE = """

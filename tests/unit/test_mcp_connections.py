@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from features.mcp_client import connection
 from palaver.config.settings import Settings
 from palaver.errors import RetryableToolError, ToolError, ToolTimeout
 from palaver.tools import ToolContext
@@ -26,7 +27,6 @@ from workers.connections import guarded_resolver
 from workers.sources import open_toolbox
 from workers.sources.companions import companions
 from workers.sources.guests import declared_sources
-from workers.sources.mcp import connection
 
 UNKNOWN = "it may or may not have taken effect"
 

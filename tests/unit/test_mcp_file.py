@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from features.mcp_client.offered_tools import digest_of
+from features.mcp_client.source import KIND
+from features.mcp_client.tables import McpServer as Section
 from palaver.config.settings import settings
 from palaver.errors import ConfigurationError
 from tests.pages import ROOT
@@ -16,9 +19,6 @@ from tests.unit.mcp_server import McpServer, serving, tool
 from tests.waiting import PATIENCE
 from workers.commands import tool_sources
 from workers.sources.guests import declared_sources
-from workers.sources.mcp import KIND
-from workers.sources.mcp.offered_tools import digest_of
-from workers.sources.mcp.tables import McpServer as Section
 
 _OAUTH = 'oauth = { token_url = "https://t.example/", client_id = "a", client_secret_env = "A" }'
 
@@ -138,7 +138,7 @@ print(*sys.modules)
             check=True,
         )
         modules = done.stdout.split()
-        assert ("workers.sources.mcp" in modules) is there
+        assert ("features.mcp_client.source" in modules) is there
         assert ("aiohttp" in modules) is there
         assert not {"mcp", "httpx2", "anyio", "jsonschema_rs"}.intersection(modules)
 

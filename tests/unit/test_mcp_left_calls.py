@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from features.mcp_client.source import McpTools
 from palaver.errors import InvalidToolCall, ToolError, ToolFailure, ToolTimeout
 from palaver.schemas.models import ToolCall
 from palaver.steps.verdicts import AskPerson, Postpone
@@ -25,7 +26,6 @@ from tests.unit.mcp_server import McpServer, Message, answer, error, says, servi
 from tests.unit.mcp_tools import OpenedTools, opened_at
 from tests.waiting import aeventually
 from workers.sources.containment import CallLeft, cancel
-from workers.sources.mcp.source import McpTools
 from workers.steps.tool_calls import tool_of
 
 _FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}

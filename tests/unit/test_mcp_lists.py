@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from features.mcp_client.offered_tools import digest_of, offers_of
+from features.mcp_client.tables import McpServer as Section
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import limit_of
 from tests.unit.mcp_server import McpServer, serving, tool
 from tests.unit.mcp_tools import OpenedTools, opened, opened_at
-from workers.sources.mcp.offered_tools import digest_of, offers_of
-from workers.sources.mcp.tables import McpServer as Section
 
 
 def _nested(levels: int) -> dict[str, Any]:

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from features.mcp_client import server as server_module
+from features.mcp_client.offered_tools import GONE, digest_of
+from features.mcp_client.server import Refresher, servers_of
+from features.mcp_client.server import Server as OfferedServer
+from features.mcp_client.tables import McpServer as Section
+from features.mcp_client.tool_lists import OfferedList
 from palaver.config.settings import Settings
 from palaver.tools import ToolDeclaration, ToolSet
 from tests.unit.mcp_server import McpServer, Message, error, event, says, serving, stream, tool
 from tests.unit.mcp_tools import OpenedTools, opened_at
 from tests.waiting import aeventually
 from workers.children.told_tools import ToldTools
-from workers.sources.mcp import server as server_module
-from workers.sources.mcp.offered_tools import GONE, digest_of
-from workers.sources.mcp.server import Refresher, servers_of
-from workers.sources.mcp.server import Server as OfferedServer
-from workers.sources.mcp.tables import McpServer as Section
-from workers.sources.mcp.tool_lists import OfferedList
 
 _CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 

@@ -12,6 +12,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+from features.mcp_client.conversation_servers import McpOwnServers, OwnMcpTools
 from palaver.config.settings import Settings
 from palaver.errors import RetryableToolError, ToolError
 from palaver.schemas.mcp_servers import marked_name
@@ -22,7 +23,6 @@ from palaver.vocabulary.ids import new_conversation_id, new_tag
 from palaver.vocabulary.limits import LIMITS, exceeded, limit_of
 from tests.unit.mcp_server import McpServer, Message, answer, says, serving, tool
 from tests.waiting import aeventually
-from workers.sources.mcp.conversation_servers import McpOwnServers, OwnMcpTools
 
 HOSTILE = [
     tool("fit", annotations={"readOnlyHint": True, "idempotentHint": True}, outputSchema={"type": "string"}),
@@ -201,7 +201,7 @@ async def test_none_of_its_tools_is_called_by_the_name_of_the_one_that_asks() ->
 
 
 async def test_a_slow_one_holds_up_another_for_its_own_list_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.sources.mcp.conversation_servers._WITHIN", 0.3)
+    monkeypatch.setattr("features.mcp_client.conversation_servers._WITHIN", 0.3)
 
     class Slow(McpServer):
         async def handle(self, request: web.Request) -> web.StreamResponse:

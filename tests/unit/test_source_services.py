@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from features.mcp_client.source import KIND
+from features.mcp_client.tables import McpServer as Section
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, ToolFailure
 from palaver.errors.finding import ToolFinding
@@ -19,8 +21,6 @@ from tests.unit.declared_tools import tools_of_file
 from tests.unit.mcp_server import Behaviour, McpServer, Message, answer, error, says, serving, tool
 from tests.unit.mcp_tools import opened_at
 from workers.sources.guests import declared_sources
-from workers.sources.mcp import KIND
-from workers.sources.mcp.tables import McpServer as Section
 
 _WRONG = {
     'limit_key = "a b"': "limit_key: 1 to 64 letters, digits, _, . and -, not 'a b'",

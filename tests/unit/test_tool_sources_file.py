@@ -13,6 +13,7 @@ import pytest
 from palaver import ToolContext
 from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
+from palaver.feature import Feature, features
 from palaver.vocabulary.limits import limit_of
 from workers.commands import tool_sources
 from workers.sources import SOURCES, guests, open_toolbox, sources_of
@@ -20,10 +21,16 @@ from workers.sources import SOURCES, guests, open_toolbox, sources_of
 _GUEST = "tests.unit.shouting"
 
 
+def install(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Have a feature of the tests beside those that are installed."""
+    installed = {**features(), "shout": Feature("tests.unit", source=("shout", place))}
+    monkeypatch.setattr(guests, "features", lambda: installed)
+
+
 @pytest.fixture(autouse=True)
 def guest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A guest of the tests."""
-    monkeypatch.setitem(guests.KINDS, "shout", _GUEST)
+    install(monkeypatch, "shouting:KIND")
     monkeypatch.delitem(sys.modules, _GUEST, raising=False)
 
 
@@ -61,7 +68,7 @@ def test_who_has_no_file_imports_no_guest_and_nothing_that_one_needs() -> None:
     program = (
         "import sys; from workers.sources import guests, sources_of; from palaver.config.settings import Settings\n"
         "sources_of(Settings(redis_url='redis://x'))\n"
-        "wanted = *(f'workers.sources{name}' for name in guests.KINDS.values()), 'palaver.celery', 'aiohttp', 'kombu'\n"
+        "wanted = 'features.', 'palaver.celery', 'aiohttp', 'kombu'\n"
         "print([name for name in sys.modules if name.startswith(wanted)])"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -100,7 +107,7 @@ def test_a_file_that_is_not_there_is_a_sentence(file: Path) -> None:
 def test_a_guest_whose_package_is_not_installed_says_what_to_install(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(guests.KINDS, "shout", "tests.unit.nowhere")
+    install(monkeypatch, "nowhere:KIND")
     file.write_text("[shout.once]")
     said = r"\[shout\.…\] needs tests\.unit\.nowhere: pip install 'palaver\[shout\]'"
     with pytest.raises(ConfigurationError, match=said):

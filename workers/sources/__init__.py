@@ -1,4 +1,4 @@
-"""Sources of tools: one module each, and its row in ``SOURCES``, or a guest with a row in ``guests.KINDS``.
+"""Sources of tools: one module each, and its row in ``SOURCES``, or a feature that is one.
 
 Nothing else in the workers knows what a tool is made of: steps have declarations, check arguments and call by name.
 """

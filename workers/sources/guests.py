@@ -3,17 +3,16 @@
     [http.crm]
     ...
 
-Each kind of source is a guest: a folder beside this module, which is imported if the file has a table of its kind, and
-by nobody otherwise. Servers that an agent names itself are a guest's, too, which is imported with the first of them.
+Each kind of source is a feature, which is imported if the file has a table of its kind. Servers that an agent names
+itself are one's, too, which is imported with the first of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -22,6 +21,7 @@ from pydantic import BaseModel, StringConstraints, create_model
 from palaver.config.settings import Settings
 from palaver.config.toml_file import read_strictly, read_toml
 from palaver.errors import ConfigurationError
+from palaver.feature import features
 from palaver.schemas.fields import Strict
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import fitting
@@ -31,10 +31,6 @@ from palaver.vocabulary.names import did_you_mean
 from .port import KeptLists, OpenSource, OwnServers, RunBlocking, ToolSource
 
 VARIABLE: Final = "PALAVER_TOOL_SOURCES"
-KINDS: Final[dict[str, str]] = {"celery": ".celery", "http": ".http", "mcp": ".mcp"}
-"""The module of each guest, within this package, under the name of its tables. The module has a ``KIND``."""
-_OWN_SERVERS: Final = ".mcp.conversation_servers"
-
 SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
 """The name of a source: ``crm`` in ``[http.crm]``."""
 S = TypeVar("S", bound=Strict)
@@ -132,9 +128,10 @@ def declared_sources(path: Path | None) -> tuple[SourceTables[Any], ...]:
     if path is None:
         return ()
     kinds = tuple(read_toml(path, VARIABLE))
+    known = kinds_of_sources()
     for kind in kinds:
-        if kind not in KINDS:
-            hint = did_you_mean(kind, KINDS) or f"; there are: {', '.join(KINDS)}"
+        if kind not in known:
+            hint = did_you_mean(kind, known) or f"; there are: {', '.join(known)}"
             raise ConfigurationError(f"{VARIABLE}: {path}: [{kind}] is no kind of source{hint}")
     guests = {kind: _guest(kind) for kind in kinds}
     tables = _read(guests, path)
@@ -144,13 +141,22 @@ def declared_sources(path: Path | None) -> tuple[SourceTables[Any], ...]:
     return tuple(SourceTables(kind, guests[kind], tables[kind]) for kind in kinds)
 
 
+def kinds_of_sources() -> Mapping[str, Callable[[], SourceKind[Any]]]:
+    """Return what loads each kind of source that is installed, by the name of its tables."""
+    known: dict[str, Callable[[], SourceKind[Any]]] = {}
+    for feature in features().values():
+        if feature.source is not None:
+            name, place = feature.source
+            known[name] = partial(feature.load, place)
+    return dict(sorted(known.items()))
+
+
 def _guest(kind: str) -> SourceKind[Any]:
     try:
-        guest: SourceKind[Any] = import_module(KINDS[kind], __package__).KIND
+        return kinds_of_sources()[kind]()
     except ModuleNotFoundError as error:
         extra = f"pip install 'palaver[{kind}]'"
         raise ConfigurationError(f"{VARIABLE}: [{kind}.…] needs {error.name}: {extra}") from None
-    return guest
 
 
 def _read(guests: Mapping[str, SourceKind[Any]], path: Path) -> Mapping[str, Mapping[str, Any]]:
@@ -164,6 +170,9 @@ def _read(guests: Mapping[str, SourceKind[Any]], path: Path) -> Mapping[str, Map
 
 
 def open_own_servers(settings: Settings, lists: KeptLists) -> OwnServers:
-    """Open them: nothing is asked yet."""
-    opened: OwnServers = import_module(_OWN_SERVERS, __package__).McpOwnServers(settings, lists)
-    return opened
+    """Open them: nothing is asked yet. Raises ConfigurationError: no feature that is installed knows such servers."""
+    for feature in features().values():
+        if feature.own_servers is not None:
+            opened: OwnServers = feature.load(feature.own_servers)(settings, lists)
+            return opened
+    raise ConfigurationError("an agent names servers of its own, and no feature that is installed knows them")

@@ -12,9 +12,8 @@ from palaver.schemas.fields import Strict
 from palaver.schemas.mcp_servers import OF_CONNECTIONS, OF_MESSAGES, HeaderName
 from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
 from palaver.vocabulary.limits import limit_of
-
-from ..services import ServiceTable
-from ..tables import HeaderFromSecret, MaxResult, Timeout, Variable
+from workers.sources.services import ServiceTable
+from workers.sources.tables import HeaderFromSecret, MaxResult, Timeout, Variable
 
 
 def _reachable(url: str) -> str:

@@ -22,8 +22,8 @@ from palaver.schemas.mcp_servers import JOINT, marked_name, tool_name
 from palaver.schemas.mended_schemas import mended
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
+from workers.sources.services import at_service, errors_of
 
-from ..services import at_service, errors_of
 from .tables import McpServer, Override
 from .wire import header_value
 

@@ -20,8 +20,8 @@ from aiohttp.abc import AbstractResolver
 from palaver.errors import ConfigurationError
 from palaver.errors.headers import retry_after
 from palaver.incoming.event_stream import Event, EventParser
+from workers.connections.guarded_resolver import GuardedResolver
 
-from ...connections.guarded_resolver import GuardedResolver
 from .wire import (
     ENDED,
     MAX_BODY,

@@ -21,9 +21,8 @@ from palaver.schemas.fields import UNFIT_FOR_HEADERS, ToolName, fits_a_header
 from palaver.schemas.mcp_servers import OF_CONNECTIONS
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
-
-from ..services import ServiceTable, at_service
-from ..tables import HeaderFromSecret, MaxResult, Timeout, ToolTable
+from workers.sources.services import ServiceTable, at_service
+from workers.sources.tables import HeaderFromSecret, MaxResult, Timeout, ToolTable
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SAFE: Final = frozenset({"GET", "HEAD"})

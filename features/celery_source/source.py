@@ -12,10 +12,10 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, ToolTimeout
 from palaver.errors.sentences import IN_DOUBT
 from palaver.tools import ToolContext, ToolDeclaration
+from workers.sources.containment import ToolAnswer, contained
+from workers.sources.guests import SourceFinding, ToolsOfFile
+from workers.sources.port import RunBlocking, ToolSource
 
-from ..containment import ToolAnswer, contained
-from ..guests import SourceFinding, ToolsOfFile
-from ..port import RunBlocking, ToolSource
 from .applications import Application, NotImported, Order
 from .calls import TaskCalls
 from .tables import CelerySection, TaskTable
@@ -114,4 +114,4 @@ def _finding(name: str, section: CelerySection) -> SourceFinding:
 
 
 KIND = _Celery()
-"""As ``guests.KINDS`` names it."""
+"""As ``FEATURE`` names it."""

@@ -22,11 +22,11 @@ from palaver.steps.leases import Lease
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
+from workers.connections.lookup_threads import LookupThreads, look_ups_of
+from workers.sources.containment import ToolAnswer
+from workers.sources.port import KeptLists
+from workers.sources.tables import HeaderFromSecret
 
-from ...connections.lookup_threads import LookupThreads, look_ups_of
-from ..containment import ToolAnswer
-from ..port import KeptLists
-from ..tables import HeaderFromSecret
 from .calls import failure_of_call
 from .credentials import Credentials
 from .http_transport import HttpChannel
@@ -37,7 +37,7 @@ from .tables import McpServer
 from .tool_lists import OfferedList, read_list
 from .wire import ENDED, Lost, ServerChannel
 
-log = logging.getLogger("palaver.workers.sources.mcp.conversation_servers")
+log = logging.getLogger("palaver.features.mcp_client.conversation_servers")
 
 _Key = tuple[str, str]
 """A conversation, and what its agent says of the server."""

@@ -18,14 +18,14 @@ from palaver.errors import ConfigurationError, ToolError, ToolFailure, ToolTimeo
 from palaver.errors.sentences import IN_DOUBT
 from palaver.secrets.redaction import register_secrets
 from palaver.tools import ToolContext, ToolDeclaration
+from workers.connections.guarded_resolver import GuardedResolver
+from workers.connections.pool import open_pool
+from workers.connections.transport import AiohttpTransport
+from workers.sources.containment import ToolAnswer, contained
+from workers.sources.guests import VARIABLE, SourceFinding, ToolsOfFile
+from workers.sources.port import RunBlocking, ToolSource
+from workers.sources.services import described, errors_of
 
-from ...connections.guarded_resolver import GuardedResolver
-from ...connections.pool import open_pool
-from ...connections.transport import AiohttpTransport
-from ..containment import ToolAnswer, contained
-from ..guests import VARIABLE, SourceFinding, ToolsOfFile
-from ..port import RunBlocking, ToolSource
-from ..services import described, errors_of
 from .answers import answer_of, unanswered
 from .requests import Requests
 from .tables import HttpSection, HttpTool

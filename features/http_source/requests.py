@@ -12,8 +12,8 @@ import httpx
 from palaver.errors import InvalidToolCall
 from palaver.tools import ToolContext
 from palaver.vocabulary.limits import count_exceeded, limit_of
+from workers.sources.tables import HeaderFromSecret
 
-from ..tables import HeaderFromSecret
 from .tables import HttpSection, HttpTool
 
 _COMMON: Final = {

@@ -13,11 +13,11 @@ from palaver.errors import ConfigurationError, ToolError, ToolTimeout
 from palaver.processes.tasks import end
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
+from workers.sources.containment import ToolAnswer, failing, presented, timed_out
+from workers.sources.guests import SourceFinding, ToolsOfFile
+from workers.sources.port import RunBlocking, ToolSource
+from workers.sources.services import described
 
-from ..containment import ToolAnswer, failing, presented, timed_out
-from ..guests import SourceFinding, ToolsOfFile
-from ..port import RunBlocking, ToolSource
-from ..services import described
 from .calls import RemoteCall, failure_of_call
 from .offered_tools import OfferedTool, offers_of
 from .server import Refresher, Server, one_line, servers_of
@@ -25,7 +25,7 @@ from .stdio_transport import StdioChannel
 from .tables import McpServer
 from .wire import ENDED, UNKNOWN, NeverSent, RequestRefused
 
-log = logging.getLogger("palaver.workers.sources.mcp.source")
+log = logging.getLogger("palaver.features.mcp_client.source")
 
 _NOBODYS: Final = (None, None)
 

@@ -25,7 +25,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 from .connection import McpConnection
 from .wire import InvalidAnswer
 
-log = logging.getLogger("palaver.workers.sources.mcp.tool_lists")
+log = logging.getLogger("palaver.features.mcp_client.tool_lists")
 
 _FRESH: Final = 60.0
 """Seconds for which a list is taken as it is, whatever its server says: as long as a worker with all its processes

@@ -18,9 +18,9 @@ from palaver.celery.reports import BRIEFLY, OF_US, Reports, error_facts, reports
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import passwords_of, register_secrets
 from palaver.tools import ToolDeclaration
+from workers.own_celery import OwnCelery
+from workers.sources.guests import VARIABLE
 
-from ...own_celery import OwnCelery
-from ..guests import VARIABLE
 from .project import Asked, Unread, read, with_entities
 from .tables import CelerySection, TaskTable
 

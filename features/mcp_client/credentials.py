@@ -26,14 +26,14 @@ from palaver.schemas.fields import fits_a_header
 from palaver.secrets.redaction import register_secrets
 from palaver.tools import ToolContext
 from palaver.vocabulary.ids import tenant_of
+from workers.sources.tables import required, required_for_header
 
-from ..tables import required, required_for_header
 from .connection import McpConnection
 from .http_transport import answering, http_client, whole
 from .tables import ClientCredentials, McpServer, TenantAccess
 from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused
 
-log = logging.getLogger("palaver.workers.sources.mcp.credentials")
+log = logging.getLogger("palaver.features.mcp_client.credentials")
 
 T = TypeVar("T")
 

@@ -16,7 +16,8 @@ from typing import Final
 
 import orjson
 
-from ..companions import companions
+from workers.sources.companions import companions
+
 from .wire import (
     MAX_BODY,
     Heard,
@@ -32,7 +33,7 @@ from .wire import (
     result_of,
 )
 
-log = logging.getLogger("palaver.workers.sources.mcp.stdio_transport")
+log = logging.getLogger("palaver.features.mcp_client.stdio_transport")
 
 _PASSED_ON: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """Variables that every program may see."""

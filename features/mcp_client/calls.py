@@ -18,8 +18,8 @@ from palaver.errors.tool_findings import find_answer, find_lost, find_said, find
 from palaver.steps.verdicts import AskPerson
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.context import LeftCall
+from workers.sources.containment import CallLeft
 
-from ..containment import CallLeft
 from .credentials import ServerAccess
 from .offered_tools import OfferedTool, offers_of, visible
 from .questions import AskedCall, asked_by

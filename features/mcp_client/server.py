@@ -31,7 +31,7 @@ from .tables import McpServer
 from .tool_lists import LastList, OfferedList, read_list
 from .wire import ENDED, NeverSent, ServerChannel, capabilities
 
-log = logging.getLogger("palaver.workers.sources.mcp.server")
+log = logging.getLogger("palaver.features.mcp_client.server")
 
 _MOST_GONE: Final = 64
 """Tools of one server that stay though they are gone."""

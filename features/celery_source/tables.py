@@ -20,8 +20,7 @@ from pydantic import Field, StringConstraints, model_validator
 from palaver.errors import ConfigurationError
 from palaver.schemas.fields import Strict, ToolName
 from palaver.secrets.redaction import passwords_of, register_secrets
-
-from ..tables import MaxResult, Timeout, ToolTable, Variable, required
+from workers.sources.tables import MaxResult, Timeout, ToolTable, Variable, required
 
 Address = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9+]*://\S*$", max_length=2000)]
 

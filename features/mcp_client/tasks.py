@@ -20,8 +20,8 @@ from palaver.errors import ToolError, ToolTimeout
 from palaver.steps.verdicts import AskPerson, Postpone
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.lifecycle import WaitReason
+from workers.sources.containment import CallLeft, is_cancel
 
-from ..containment import CallLeft, is_cancel
 from .credentials import ServerAccess
 from .offered_tools import visible
 from .questions import questions_in

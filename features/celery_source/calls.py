@@ -12,8 +12,8 @@ from palaver.celery.reports import ENDS
 from palaver.errors import RetryableToolError, ToolError
 from palaver.errors.sentences import IN_DOUBT
 from palaver.tools import ToolContext
+from workers.sources.containment import is_cancel
 
-from ..containment import is_cancel
 from .applications import Application, NotSent, Order
 
 T = TypeVar("T")
