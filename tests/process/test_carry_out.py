@@ -1,0 +1,125 @@
+"""A wheel without a feature: its folder and its entry points are gone, and all else is as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from datetime import date
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from palaver.config.variables import DIALECTS
+from palaver.feature import GROUP, features
+from tests.pages import ROOT
+from tests.waiting import PATIENCE
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+_FOLDERS: Final = sorted(
+    {entry.module.rpartition(".")[2] for group in (GROUP, DIALECTS) for entry in entry_points(group=group)}
+)
+_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ag_ui": ("/ag-ui",),
+    "ai_sdk": ("/ui",),
+    "batches": ("/v1/batches",),
+    "mcp_server": ("/mcp", "/.well-known/oauth-protected-resource/mcp"),
+    "openai": ("/openai",),
+    "openhands": ("/openhands",),
+    "schedules": ("/v1/schedules",),
+}
+"""The beginnings of the documented paths that go with a feature; none of the others has any."""
+_TODAY: Final = _FOLDERS[date.today().toordinal() % len(_FOLDERS)]
+"""The one that is carried out in a usual run: each takes seconds."""
+_PROGRAM: Final = """
+import json
+from palaver.api.app import create_app
+from palaver.feature import features
+from palaver.store.scripting.additions import all_scripts
+from palaver.store.server.needs import needs
+from palaver.workers.sources.guests import kinds_of_sources
+from palaver.workers.steps import step
+
+print(json.dumps({
+    "features": sorted(features()),
+    "paths": sorted(create_app().openapi()["paths"]),
+    "rights": sorted({word for line in needs("api", ["store"]) for word in line if word.startswith("{palaver:")}),
+    "scripts": sorted(script.name for script in all_scripts()),
+    "sources": sorted(kinds_of_sources()),
+}))
+"""
+"""Says what an installation has."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=PATIENCE)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def installed(wheel: Path, folder: Path, *, without: str | None = None) -> Path:
+    """Unpack a wheel, and carry out a feature."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    if without is not None:
+        shutil.rmtree(folder / "palaver" / "features" / without)
+        (about,) = folder.glob("palaver-*.dist-info")
+        listed = (about / "entry_points.txt").read_text()
+        (about / "entry_points.txt").write_text(re.sub(rf"(?m)^.*palaver\.features\.{without}:.*\n", "", listed))
+    return folder
+
+
+def told(folder: Path, program: str = _PROGRAM, **environment: str) -> Any:
+    """What a program prints as JSON in an installation."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PALAVER_", "PYTHON", "PYTEST"))}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**ours, "PYTHONPATH": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def whole(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What an installation has that lacks nothing."""
+    return told(installed(wheel, tmp_path_factory.mktemp("whole")))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == _TODAY else pytest.mark.chaos) for name in _FOLDERS]
+)
+def test_all_else_is_as_it_was(name: str, wheel: Path, whole: Any, tmp_path: Path) -> None:
+    left = told(installed(wheel, tmp_path, without=name))
+    assert left["features"] == [each for each in whole["features"] if each != name]
+    assert left["paths"] == [path for path in whole["paths"] if not path.startswith(_PATHS.get(name, ()))]
+    feature = features().get(name)
+    tag = f"{feature.hash_tag}:preflight" if feature and feature.hash_tag else None
+    assert left["rights"] == [each for each in whole["rights"] if each != tag]
+    source = feature.source[0] if feature and feature.source else None
+    assert left["sources"] == [each for each in whole["sources"] if each != source]
+    own = {script.name for script in feature.load(feature.scripts)} if feature and feature.scripts else set()
+    assert left["scripts"] == [each for each in whole["scripts"] if each not in own]
+
+
+def test_what_goes_with_each_is_there(whole: Any) -> None:
+    """Without that, the test above would see no difference."""
+    assert {*_FOLDERS} >= {*features(), *_PATHS}
+    for beginnings in _PATHS.values():
+        assert all(any(path.startswith(beginning) for path in whole["paths"]) for beginning in beginnings)
+    assert whole["sources"] == ["celery", "http", "mcp"]
