@@ -5,17 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
 
 import pytest
 
 from palaver import feature
 from palaver.config.variables import DIALECTS
+from palaver.errors import ConfigurationError
 from palaver.feature import Feature, features
 from palaver.store.scripting.additions import all_lua_files, all_scripts
 from palaver.store.scripting.assembly import lua_files
 from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.sides import StoreSide, sides
 from tests.pages import ROOT
+from tests.unit.api_world import SETTINGS, world
+from workers.sources import guests
 
 PLACES = ("scripts", "store", "planned", "routes")
 
@@ -56,6 +60,22 @@ def test_an_entry_point_of_another_distribution_is_taken_as_it_is(monkeypatch: p
     other = EntryPoint("notes", f"{__name__}:NOTES", feature.GROUP)
     monkeypatch.setattr(feature, "entry_points", lambda group: [other])
     assert features.__wrapped__() == {"notes": NOTES}
+
+
+async def test_an_issuer_whose_tokens_no_feature_reads_is_a_fault_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("api.app.application.features", dict)
+    settings = SETTINGS.model_copy(update={"oidc_issuer": "https://login.example.com", "oidc_audience": "palaver"})
+    with pytest.raises(ConfigurationError, match="PALAVER_OIDC_ISSUER is set, and no feature that is installed reads"):
+        async with world(settings):
+            pass
+
+
+def test_a_server_that_an_agent_names_wants_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guests, "features", dict)
+    with pytest.raises(ConfigurationError, match="no feature that is installed knows them"):
+        guests.open_own_servers(SETTINGS, cast(Any, None))
 
 
 NOTES = Feature("notes")
