@@ -9,14 +9,14 @@ the place of keys), findings of `palaver check`, and a module with routes of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 GROUP: Final = "palaver.features"
 """The group of entry points."""
@@ -36,11 +36,9 @@ class Feature:
     """The declarations of its scripts, a tuple. Their files are in ``lua/`` of its package."""
     store: str | None = None
     """A `palaver.store.sides.StoreSide`."""
-    due: str | None = None
-    """The key of its index of what is due at a time (`palaver.store.redis.due`)."""
     planned: str | None = None
     """A function that makes a `palaver.operations.planned.Planned` of a backend. Model workers import it once there is
-    anything in that index, and carry out what is due."""
+    anything in its index ``due``, and carry out what is due."""
     tokens: str | None = None
     """A function of the settings and the store that returns a `palaver.operations.live_keys.TokenReader`, or None where
     the settings ask for none."""
@@ -55,6 +53,11 @@ class Feature:
     routes: str | None = None
     """A module that adds routes to the native dialect, or to one of its own; without an attribute."""
 
+    @property
+    def due(self) -> str | None:
+        """The key of its index of what is due at a time (`palaver.store.redis.due`); None if nothing of it is."""
+        return f"{self.hash_tag}:due" if self.planned else None
+
     def load(self, place: str) -> Any:
         """Return what stands at ``module:attribute`` of its package, or the module."""
         module, _, attribute = place.partition(":")
@@ -64,20 +67,24 @@ class Feature:
 
 @cache
 def features() -> Mapping[str, Feature]:
-    """Return all features that are installed, by name and in its order.
-
-    Raises ImportError or AttributeError for an entry point that leads nowhere.
-    """
+    """Return all features that are installed, by name and in its order. Raises as `loaded`."""
     found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-    return MappingProxyType({entry.name: _loaded(entry.module, entry.attr) for entry in found})
+    return MappingProxyType({entry.name: loaded(entry) for entry in found})
 
 
-def module_here(module: str) -> str:
-    """Return the name that a module of an entry point has here: in a checkout, ours are not below ``palaver``."""
-    ours = module.startswith(_OURS) and find_spec(_OURS.removesuffix(".")) is None
-    return module.removeprefix("palaver.") if ours else module
+def brought(part: Literal["scripts", "store", "planned", "tokens", "checks", "own_servers", "routes"]) -> Iterator[Any]:
+    """Yield this part of each feature that has one."""
+    for feature in features().values():
+        if (place := getattr(feature, part)) is not None:
+            yield feature.load(place)
 
 
-def _loaded(module: str, attribute: str) -> Feature:
-    feature: Feature = getattr(import_module(module_here(module)), attribute)
-    return feature
+def loaded(entry: EntryPoint) -> Any:
+    """Return the object of an entry point: in a checkout, modules of ours are not below ``palaver``.
+
+    Raises ImportError or AttributeError if it leads nowhere.
+    """
+    module = entry.module
+    if module.startswith(_OURS) and find_spec(_OURS.removesuffix(".")) is None:
+        module = module.removeprefix("palaver.")
+    return getattr(import_module(module), entry.attr)

@@ -25,7 +25,7 @@ from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
 from palaver.delivery.publishing import LoopPublisher
 from palaver.errors import ConfigurationError
-from palaver.feature import features
+from palaver.feature import brought
 from palaver.operations import Backend, Publishing, StoredKeys
 from palaver.operations.catalog import Catalog
 from palaver.operations.live_keys import TokenReader
@@ -157,7 +157,7 @@ def create_app(
 
 def _foreign_tokens(settings: Settings, store: Store) -> TokenReader | None:
     """Return the reader of tokens of others. Raises ConfigurationError: the settings ask for one that is not there."""
-    readers = (feature.load(feature.tokens)(settings, store) for feature in features().values() if feature.tokens)
+    readers = (reader_of(settings, store) for reader_of in brought("tokens"))
     reader: TokenReader | None = next((each for each in readers if each is not None), None)
     if reader is None and settings.oidc_issuer is not None:
         raise ConfigurationError("PALAVER_OIDC_ISSUER is set, and no feature that is installed reads its tokens")

@@ -7,13 +7,12 @@ imported.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
-from palaver.feature import features, module_here
+from palaver.feature import brought, loaded
 from palaver.vocabulary.names import did_you_mean
 
 from ..kit.dialects import Dialect
@@ -42,9 +41,8 @@ def dialects_of(chosen: Sequence[str], *, console: bool = False) -> tuple[Dialec
 
 def add_routes() -> None:
     """Add the routes of features to the dialects that they are of."""
-    for feature in features().values():
-        if feature.routes:
-            feature.load(feature.routes)
+    # To import a module with routes adds them.
+    list(brought("routes"))
 
 
 def _load(name: str, known: Mapping[str, EntryPoint]) -> Dialect:
@@ -54,11 +52,12 @@ def _load(name: str, known: Mapping[str, EntryPoint]) -> Dialect:
             f"PALAVER_DIALECTS: no dialect {name!r} is installed, there is {there}{did_you_mean(name, known)}"
         )
     entry = known[name]
-    module = module_here(entry.module)
     try:
-        dialect = getattr(import_module(module), entry.attr)
+        dialect = loaded(entry)
     except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"PALAVER_DIALECTS: {name!r} cannot be imported from {module}: {error}") from error
+        raise ConfigurationError(
+            f"PALAVER_DIALECTS: {name!r} cannot be imported from {entry.module}: {error}"
+        ) from error
     if not isinstance(dialect, Dialect):
         raise ConfigurationError(f"PALAVER_DIALECTS: {entry.value}, which {name!r} names, is no Dialect")
     return dialect

@@ -1,7 +1,7 @@
 """The outermost layer: request ids, arrival, access, limits on URL and headers, and the answers to errors.
 
-Every route wants a key, except the probes of dialects and the paths that ``api.http.auth`` names: a route that somebody
-adds, mounts or forgets is closed."""
+Every route wants a key, except the probes of dialects and the paths that ``api.http.auth`` names: a route that is
+added, mounted or forgotten is closed."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ FEATURE: Final = Feature(
     hash_tag="{palaver:batches}",
     scripts="contract:SCRIPTS",
     store="belongings:STORE_SIDE",
-    due="{palaver:batches}:due",
     planned="runner:BatchRunner",
     routes="routes",
 )

@@ -11,7 +11,6 @@ FEATURE: Final = Feature(
     hash_tag="{palaver:schedules}",
     scripts="contract:SCRIPTS",
     store="belongings:STORE_SIDE",
-    due="{palaver:schedules}:due",
     planned="scheduler:Scheduler",
     routes="routes",
 )

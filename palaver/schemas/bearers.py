@@ -19,7 +19,7 @@ class Bearer:
     """The scopes that it had; None: all."""
     agents: tuple[str, ...] | None = None
     kind: str = "none"
-    """``stored``: the store has keys of this name. ``listed``: the settings have. ``token``: nobody has it."""
+    """``stored``: the store has keys of this name. ``listed``: the settings have. ``token``: neither has it."""
     operator: bool = False
 
     def fields(self) -> Mapping[str, Any]:

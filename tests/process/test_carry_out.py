@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 from palaver.config.variables import DIALECTS
 from palaver.feature import GROUP, features
 from tests.pages import ROOT
+from tests.process.test_wheel import outside
 from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -80,13 +80,12 @@ def installed(wheel: Path, folder: Path, *, without: str | None = None) -> Path:
     return folder
 
 
-def told(folder: Path, program: str = _PROGRAM, **environment: str) -> Any:
-    """What a program prints as JSON in an installation."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("PALAVER_", "PYTHON", "PYTEST"))}
+def told(folder: Path) -> Any:
+    """What the program says in an installation."""
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", _PROGRAM],
         cwd=folder,
-        env={**ours, "PYTHONPATH": str(folder), **environment},
+        env=outside(PYTHONPATH=str(folder)),
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from features.batches.batch_keys import BATCHES_DUE
+from features.schedules.schedule_keys import SCHEDULES_DUE
 from palaver import feature
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
@@ -21,7 +23,7 @@ from tests.pages import ROOT
 from tests.unit.api_world import SETTINGS, world
 from workers.sources import guests
 
-PLACES = ("scripts", "store", "planned", "routes")
+PLACES = ("scripts", "store", "planned", "tokens", "checks", "own_servers", "routes")
 
 
 def test_each_folder_is_one() -> None:
@@ -47,6 +49,7 @@ def test_its_keys_have_its_hash_tag() -> None:
     for name, side in sides().items():
         own = (*side.marks("acme00"), *side.traces("acme00"))
         assert all(key.startswith(f"{features()[name].hash_tag}:") for key in own)
+    assert {each.due for each in features().values()} == {BATCHES_DUE, SCHEDULES_DUE, None}
 
 
 def test_two_lua_files_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +68,7 @@ def test_an_entry_point_of_another_distribution_is_taken_as_it_is(monkeypatch: p
 async def test_an_issuer_whose_tokens_no_feature_reads_is_a_fault_of_the_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("api.app.application.features", dict)
+    monkeypatch.setattr(feature, "features", dict)
     settings = SETTINGS.model_copy(update={"oidc_issuer": "https://login.example.com", "oidc_audience": "palaver"})
     with pytest.raises(ConfigurationError, match="PALAVER_OIDC_ISSUER is set, and no feature that is installed reads"):
         async with world(settings):
@@ -73,7 +76,7 @@ async def test_an_issuer_whose_tokens_no_feature_reads_is_a_fault_of_the_setting
 
 
 def test_a_server_that_an_agent_names_wants_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guests, "features", dict)
+    monkeypatch.setattr(feature, "features", dict)
     with pytest.raises(ConfigurationError, match="no feature that is installed knows them"):
         guests.open_own_servers(SETTINGS, cast(Any, None))
 

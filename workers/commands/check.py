@@ -17,7 +17,7 @@ from palaver.config.brokers import is_redis, user_of
 from palaver.config.exits import refusing, run_program
 from palaver.config.policy import load_policy
 from palaver.config.settings import Settings, settings
-from palaver.feature import features
+from palaver.feature import brought
 from palaver.store.server.findings import Finding, Level
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight
@@ -77,8 +77,7 @@ def _role(here: Settings) -> Role:
 
 
 def _of_features(here: Settings) -> Sequence[Finding]:
-    looks = (feature.load(feature.checks) for feature in features().values() if feature.checks)
-    return [finding for look in looks for finding in look(here)]
+    return [finding for look in brought("checks") for finding in look(here)]
 
 
 def _of_mcp_hosts(here: Settings) -> Sequence[Finding]:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, StringConstraints, create_model
 from palaver.config.settings import Settings
 from palaver.config.toml_file import read_strictly, read_toml
 from palaver.errors import ConfigurationError
-from palaver.feature import features
+from palaver.feature import brought, features
 from palaver.schemas.fields import Strict
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import fitting
@@ -133,7 +133,7 @@ def declared_sources(path: Path | None) -> tuple[SourceTables[Any], ...]:
         if kind not in known:
             hint = did_you_mean(kind, known) or f"; there are: {', '.join(known)}"
             raise ConfigurationError(f"{VARIABLE}: {path}: [{kind}] is no kind of source{hint}")
-    guests = {kind: _guest(kind) for kind in kinds}
+    guests = {kind: _guest(kind, known[kind]) for kind in kinds}
     tables = _read(guests, path)
     if (number := sum(map(len, tables.values()))) > (most := limit_of("tool_sources")):
         count_exceeded("tool_sources")
@@ -143,17 +143,13 @@ def declared_sources(path: Path | None) -> tuple[SourceTables[Any], ...]:
 
 def kinds_of_sources() -> Mapping[str, Callable[[], SourceKind[Any]]]:
     """Return what loads each kind of source that is installed, by the name of its tables."""
-    known: dict[str, Callable[[], SourceKind[Any]]] = {}
-    for feature in features().values():
-        if feature.source is not None:
-            name, place = feature.source
-            known[name] = partial(feature.load, place)
-    return dict(sorted(known.items()))
+    sources = ((feature, feature.source) for feature in features().values())
+    return dict(sorted((source[0], partial(feature.load, source[1])) for feature, source in sources if source))
 
 
-def _guest(kind: str) -> SourceKind[Any]:
+def _guest(kind: str, load: Callable[[], SourceKind[Any]]) -> SourceKind[Any]:
     try:
-        return kinds_of_sources()[kind]()
+        return load()
     except ModuleNotFoundError as error:
         extra = f"pip install 'palaver[{kind}]'"
         raise ConfigurationError(f"{VARIABLE}: [{kind}.…] needs {error.name}: {extra}") from None
@@ -171,8 +167,7 @@ def _read(guests: Mapping[str, SourceKind[Any]], path: Path) -> Mapping[str, Map
 
 def open_own_servers(settings: Settings, lists: KeptLists) -> OwnServers:
     """Open them: nothing is asked yet. Raises ConfigurationError: no feature that is installed knows such servers."""
-    for feature in features().values():
-        if feature.own_servers is not None:
-            opened: OwnServers = feature.load(feature.own_servers)(settings, lists)
-            return opened
+    for open_servers in brought("own_servers"):
+        opened: OwnServers = open_servers(settings, lists)
+        return opened
     raise ConfigurationError("an agent names servers of its own, and no feature that is installed knows them")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import date, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
@@ -92,7 +92,7 @@ class Exports:
     async def _lines(
         self, tenant: Tenant, section: int, place: str, counts: Counter[str]
     ) -> AsyncGenerator[bytes, None]:
-        for number, read_section in sorted(self._sections().items()):
+        for number, read_section in self._sections.items():
             if number < section:
                 continue
             async with aclosing(read_section.read(tenant, place)) as placed:
@@ -102,9 +102,11 @@ class Exports:
             place = ""
         yield _line({"kind": "end", "tenant": tenant.name, "counts": dict(sorted(counts.items()))})
 
+    @cached_property
     def _sections(self) -> Mapping[int, _Section]:
+        """All of them, in the order of their numbers. Those of features are loaded with the first export."""
         more = {number: _Section(partial(self._of_feature, side), side.check_place) for number, side in exporting()}
-        return {**self._core, **more}
+        return dict(sorted({**self._core, **more}.items()))
 
     def _of_feature(self, side: StoreSide, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
         return side.export(self._part, tenant.tag, place)
@@ -112,9 +114,9 @@ class Exports:
     def _parsed(self, cursor: str) -> tuple[int, str, Counter[str]]:
         try:
             section, place, counts = orjson.loads(urlsafe_b64decode(cursor.encode()))
-            if type(section) is not int or section not in self._sections():
+            if type(section) is not int or section not in self._sections:
                 raise ValueError(cursor)
-            self._sections()[section].check_place(place)
+            self._sections[section].check_place(place)
             return section, place, Counter({kind: int(number) for kind, number in counts.items()})
         except (ValueError, TypeError, AttributeError):
             fault = FieldError("?cursor", "invalid_cursor", "is not the cursor of a line of an export")

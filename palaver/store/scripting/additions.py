@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from palaver.feature import features
+from palaver.feature import brought, features
 from palaver.store.scripting.assembly import Files, lua_files
 from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
@@ -15,8 +15,7 @@ from palaver.store.scripting.contracts.declaration import Script
 @cache
 def all_scripts() -> tuple[type[Script[Any]], ...]:
     """Return the declarations of the core and of all features."""
-    more = (feature.load(feature.scripts) for feature in features().values() if feature.scripts)
-    return (*SCRIPTS, *(script for scripts in more for script in scripts))
+    return (*SCRIPTS, *(script for scripts in brought("scripts") for script in scripts))
 
 
 @cache
