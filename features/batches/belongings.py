@@ -8,55 +8,30 @@ from contextlib import suppress
 from typing import Any, Final
 
 from palaver.errors import UnknownBatch
-from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection
-from palaver.store.redis.due import member
 from palaver.store.redis.keys import Key
-from palaver.store.scripting.contracts import EraseKeys
-from palaver.store.scripting.contracts.erasure import Erasable
-from palaver.store.scripting.scripts import Scripts
-from palaver.store.sides import Part, Placed, StoreSide
+from palaver.store.sides import ListedSide, Part, Placed
 
 from . import batch_keys
 from .batches import PAGE, Batches
 
-_ERASED_AT_ONCE: Final = 200
 _BATCHES: Final = 50
-_PLACE: Final = re.compile(r"batch_[0-9a-f]{24} [0-9]{1,9}")
 
 
-class _Batches(StoreSide):
-    begins_runs = True
+class _Batches(ListedSide):
     section = 7
+    kind = "batches"
+    due = batch_keys.BATCHES_DUE
+    place = re.compile(r"batch_[0-9a-f]{24} [0-9]{1,9}")
 
-    def marks(self, tag: str) -> Sequence[Key]:
-        return (batch_keys.batches_erasure(tag),)
+    def listed(self, tag: str) -> Key:
+        return batch_keys.batches(tag)
 
-    def traces(self, tag: str) -> Sequence[Key]:
-        return (batch_keys.batches(tag),)
+    def erasure(self, tag: str) -> Key:
+        return batch_keys.batches_erasure(tag)
 
-    async def erase_some(self, redis: Connection, scripts: Scripts, tag: str) -> bool:
-        ids = [each.decode() for each in await redis.zrange(batch_keys.batches(tag), 0, _ERASED_AT_ONCE - 1)]
-        if not ids:
-            return False
-        own = [batch_keys.of_batch(tag, batch_id) for batch_id in ids]
-        parts = (key for of in own for key in (of.items, of.cells, of.flight, of.again, of.failed))
-        erased = (
-            *(Erasable(of.batch, "batches", 1) for of in own),
-            *(Erasable(key, "", 0) for key in parts),
-            Erasable(keys.promised(batch_keys.BATCHES_DUE), "", 0),
-        )
-        await scripts.run(EraseKeys(erasure=batch_keys.batches_erasure(tag), erased_keys=erased))
-        pipeline = redis.pipeline(transaction=False)
-        pipeline.zrem(batch_keys.BATCHES_DUE, *(member(tag, batch_id) for batch_id in ids))
-        # Last: it says what is left to do.
-        pipeline.zrem(batch_keys.batches(tag), *ids)
-        await pipeline.execute()
-        return True
-
-    def check_place(self, place: str) -> None:
-        if not _PLACE.fullmatch(place):
-            raise ValueError(place)
+    def keys_of(self, tag: str, name: str) -> Sequence[Key]:
+        of = batch_keys.of_batch(tag, name)
+        return of.batch, of.items, of.cells, of.flight, of.again, of.failed
 
     async def export(self, part: Part[Any], tag: str, place: str) -> AsyncGenerator[Placed, None]:
         """Yield each batch behind a place, which is the id of one and a cell of it; then what came of its cells."""

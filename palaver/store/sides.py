@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from re import Pattern
+from typing import Any, Final, NamedTuple, TypeVar
 
 from palaver.config.settings import Settings
 from palaver.feature import features
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
-from palaver.store.redis.keys import Key
+from palaver.store.redis.due import member
+from palaver.store.redis.keys import Key, promised
 from palaver.store.redis.rounds import Rounds
+from palaver.store.scripting.contracts import EraseKeys
+from palaver.store.scripting.contracts.erasure import Erasable
 from palaver.store.scripting.scripts import Scripts
 from palaver.telemetry.exposition import Samples
 
+_ERASED_AT_ONCE: Final = 200
+"""Things that are erased in one script."""
 P = TypeVar("P")
 Placed = tuple[str, dict[str, Any]]
 """The place of a record in its section of an export, as a text, and what it says."""
@@ -64,6 +70,56 @@ class StoreSide:
     async def samples(self, redis: Connection) -> Samples:
         """Read its metrics."""
         return {}
+
+
+class ListedSide(StoreSide):
+    """The side of a feature whose things begin runs: each tenant has a list of them, and what is due stands in an index
+    of all tenants."""
+
+    begins_runs = True
+    kind: str
+    """The kind that a thing is counted as in receipts of erasures."""
+    due: Key
+    place: Pattern[str]
+    """The places in its section of an export."""
+
+    def listed(self, tag: str) -> Key:
+        """The list of a tenant, by name."""
+        raise NotImplementedError
+
+    def erasure(self, tag: str) -> Key:
+        """The counts of what was erased of a tenant."""
+        raise NotImplementedError
+
+    def keys_of(self, tag: str, name: str) -> Sequence[Key]:
+        """The keys of one of them; the first is there as long as it is."""
+        raise NotImplementedError
+
+    def marks(self, tag: str) -> Sequence[Key]:
+        return (self.erasure(tag),)
+
+    def traces(self, tag: str) -> Sequence[Key]:
+        return (self.listed(tag),)
+
+    async def erase_some(self, redis: Connection, scripts: Scripts, tag: str) -> bool:
+        names = [name.decode() for name in await redis.zrange(self.listed(tag), 0, _ERASED_AT_ONCE - 1)]
+        if not names:
+            return False
+        erased = [Erasable(promised(self.due), "", 0)]
+        for name in names:
+            counted, *others = self.keys_of(tag, name)
+            erased += [Erasable(counted, self.kind, 1), *(Erasable(key, "", 0) for key in others)]
+        await scripts.run(EraseKeys(erasure=self.erasure(tag), erased_keys=tuple(erased)))
+        pipeline = redis.pipeline(transaction=False)
+        pipeline.zrem(self.due, *(member(tag, name) for name in names))
+        # Last: it says what is left to do.
+        pipeline.zrem(self.listed(tag), *names)
+        await pipeline.execute()
+        return True
+
+    def check_place(self, place: str) -> None:
+        if not self.place.fullmatch(place):
+            raise ValueError(place)
 
 
 @cache
