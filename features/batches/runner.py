@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +30,7 @@ from palaver.errors import (
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.operations.bearers import caller_now, run_begun_before
 from palaver.operations.control import cancel
+from palaver.operations.planned import Planned
 from palaver.operations.submitting import begin
 from palaver.schemas.batches import BatchItem
 from palaver.schemas.bearers import Bearer
@@ -44,13 +44,9 @@ from .keeping import scoring_of, submission_of
 from .progress import AddedItem, BatchClaim, BatchProgress, CellEntry
 
 _log: Final = logging.getLogger("palaver.planned")
-_LOOK: Final = 10.0
-"""The longest time between two looks, in seconds: for a batch that another process has taken."""
 _WAIT: Final = 1.0
 """Seconds between two looks at a batch that is under way."""
 _NO_ROOM: Final = 5.0
-_OTHERS: Final = 1.0
-_SHORTEST: Final = 0.01
 _TOGETHER: Final = 4
 """Batches that a process goes on with at once."""
 _CALLS: Final = 16
@@ -61,7 +57,7 @@ _KEPT: Final = frozenset({"completed", "incomplete"})
 """What a retry of the batch leaves as it is."""
 
 
-class BatchRunner:
+class BatchRunner(Planned[tuple[str, str]]):
     """Looks for batches that need attention, and goes on with them."""
 
     def __init__(self, backend: Backend) -> None:
@@ -70,22 +66,13 @@ class BatchRunner:
         self._batches = asyncio.Semaphore(_TOGETHER)
         self._calls = asyncio.Semaphore(_CALLS)
 
-    async def look(self) -> float:
-        """Go on with what is due. Return the seconds until there may be more.
+    async def due(self) -> tuple[list[tuple[str, str]], float | None]:
+        return await within_deadline(self._progress.due())
 
-        Raises what Redis raises, and StoreUnavailable.
-        """
-        due, upcoming = await within_deadline(self._progress.due())
-        random.shuffle(due)
-        done = await asyncio.gather(*(self._attend(tenant, batch_id) for tenant, batch_id in due))
-        if any(done):
-            return 0.0
-        return min(_OTHERS if due else _LOOK, _LOOK if upcoming is None else max(_SHORTEST, upcoming))
-
-    async def _attend(self, tenant: str, batch_id: str) -> bool:
+    async def attend(self, due: tuple[str, str]) -> bool:
         async with self._batches:
             try:
-                claimed = await within_deadline(self._progress.claim(tenant, batch_id))
+                claimed = await within_deadline(self._progress.claim(*due))
                 if claimed is None:
                     return False
                 await self._go_on(claimed)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from typing import Final
 
 from palaver.errors import (
@@ -25,6 +24,7 @@ from palaver.errors import (
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.operations.bearers import caller_now, run_begun_before
 from palaver.operations.control import cancel
+from palaver.operations.planned import Planned
 from palaver.operations.submitting import begin
 from palaver.schemas.schedules import ScheduleTick
 from palaver.store.reading.records import instant, moment
@@ -36,13 +36,8 @@ from .ticks import DueTick, TickClaim, Ticks
 from .times import GRACE
 
 _log: Final = logging.getLogger("palaver.planned")
-_LOOK: Final = 10.0
-"""The longest time between two looks, in seconds: for a schedule that another process has taken."""
 _AGAIN: Final = 5.0
 """Seconds after which a tick is tried again that waits for the run before it, or for room."""
-_OTHERS: Final = 1.0
-"""The longest time between two looks while something is due that this process cannot carry out."""
-_SHORTEST: Final = 0.01
 _PATIENCE: Final = 600_000
 """Milliseconds for which a tick waits for room."""
 _TOGETHER: Final = 8
@@ -52,7 +47,7 @@ _KEY: Final = "\x1fschedule"
 """The beginning of the idempotency keys of ticks. No header can carry one."""
 
 
-class Scheduler:
+class Scheduler(Planned[DueTick]):
     """Looks for ticks that are due, and carries them out."""
 
     def __init__(self, backend: Backend) -> None:
@@ -60,21 +55,10 @@ class Scheduler:
         self._ticks = backend.store.part(Ticks)
         self._room = asyncio.Semaphore(_TOGETHER)
 
-    async def look(self) -> float:
-        """Carry out what is due. Return the seconds until there may be more.
+    async def due(self) -> tuple[list[DueTick], float | None]:
+        return await within_deadline(self._ticks.due())
 
-        Raises what Redis raises, and StoreUnavailable.
-        """
-        due, upcoming = await within_deadline(self._ticks.due())
-        # Other processes look at the same moment.
-        random.shuffle(due)
-        done = await asyncio.gather(*map(self._attend, due))
-        if any(done):
-            return 0.0
-        return min(_OTHERS if due else _LOOK, _LOOK if upcoming is None else max(_SHORTEST, upcoming))
-
-    async def _attend(self, due: DueTick) -> bool:
-        """Carry a tick out. Return False if somebody else does, or nobody can."""
+    async def attend(self, due: DueTick) -> bool:
         async with self._room:
             try:
                 claimed = await self._claim(due)
