@@ -4,7 +4,7 @@ A feature is a package with a `Feature`, named by an entry point of the group ``
 feature brings to which place of the core; that place imports it when it needs it, and the core imports no feature. The
 doors are few: scripts, `palaver.store.sides.StoreSide` (what becomes of its keys, and its metrics),
 `palaver.operations.planned.Planned` (work that is due at a time), `palaver.operations.live_keys.TokenReader` (tokens in
-the place of keys), findings of `palaver check`, and a module with routes of the API.
+the place of keys), findings of `palaver check`, a module with routes of the API, and commands.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ class Feature:
     that an agent names itself."""
     routes: str | None = None
     """A module that adds routes to the native dialect, or to one of its own; without an attribute."""
+    commands: str | None = None
+    """A tuple of `palaver.cli.commands.CommandGroup`. Imported for its help, and when a command is asked for that the
+    core does not have."""
 
     @property
     def due(self) -> str | None:
@@ -72,7 +75,9 @@ def features() -> Mapping[str, Feature]:
     return MappingProxyType({entry.name: loaded(entry) for entry in found})
 
 
-def brought(part: Literal["scripts", "store", "planned", "tokens", "checks", "own_servers", "routes"]) -> Iterator[Any]:
+def brought(
+    part: Literal["scripts", "store", "planned", "tokens", "checks", "own_servers", "routes", "commands"],
+) -> Iterator[Any]:
     """Yield this part of each feature that has one."""
     for feature in features().values():
         if (place := getattr(feature, part)) is not None:

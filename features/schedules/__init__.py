@@ -13,4 +13,5 @@ FEATURE: Final = Feature(
     store="belongings:STORE_SIDE",
     planned="scheduler:Scheduler",
     routes="routes",
+    commands="commands:COMMANDS",
 )

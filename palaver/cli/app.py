@@ -5,27 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
-from palaver.cli import (
-    acting,
-    agents,
-    batches,
-    conversations,
-    deciding,
-    exporting,
-    looking,
-    running,
-    schedules,
-    statistics,
-    webhooks,
-)
+from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, statistics, webhooks
+from palaver.cli.commands import CommandGroup
 from palaver.cli.up import up
 from palaver.config.roles import PROGRAMS, ROLES
+from palaver.feature import brought
 from palaver.version import __version__
 
 _LONGEST: Final = 1_000
@@ -37,16 +27,39 @@ _LEADS: Final = {"runs": "list", "ls": "list"}
 class WholeHelp(TyperGroup):
     """Commands whose sentences are broken into lines, and not cut, where the terminal is narrow."""
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """As its base, or what the name leads to."""
-        command = super().get_command(ctx, cmd_name)
-        return command if command or ctx.parent else super().get_command(ctx, _LEADS.get(cmd_name, cmd_name))
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """As its base, in more lines."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(_LONGEST)) for name, command in commands])
+
+
+class _AllCommands(WholeHelp):
+    """The commands of the core, and those of features: these are imported when one is asked for, or the help."""
+
+    _whole = False
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """As its base, or what the name leads to."""
+        name = _LEADS.get(cmd_name, cmd_name)
+        if name not in self.commands:
+            self._add_features()
+        return super().get_command(ctx, name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """As its base."""
+        self._add_features()
+        return super().list_commands(ctx)
+
+    def _add_features(self) -> None:
+        if self._whole:
+            return
+        self._whole = True
+        order = [*self.commands]
+        for group in (each for groups in brought("commands") for each in groups):
+            order.insert(len(order) if group.after is None else order.index(group.after) + 1, group.name)
+            self.commands[group.name] = typer.main.get_group(_grouped(group))
+        self.commands = {name: self.commands[name] for name in order}
 
 
 def ungrouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -85,7 +98,7 @@ app: Final = typer.Typer(
     name="palaver",
     help="Run agent conversations: submit, watch, decide, stop.",
     epilog=f"\b\nOn a server (`palaver worker --help` has the options of a worker):\n{_ROLES}",
-    cls=WholeHelp,
+    cls=_AllCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -117,73 +130,47 @@ for _command in (
     app.command(_command.__name__)(ungrouped(_command))
 
 
-def _group(name: str, about: str, verbs: Mapping[str, Callable[..., None]]) -> None:
-    """Add a command that has verbs of its own."""
-    group = typer.Typer(name=name, help=about, cls=WholeHelp, no_args_is_help=True, rich_markup_mode=None)
-    for verb, command in verbs.items():
-        group.command(verb)(ungrouped(command))
-    app.add_typer(group)
+def _grouped(group: CommandGroup) -> typer.Typer:
+    made = typer.Typer(name=group.name, help=group.about, cls=WholeHelp, no_args_is_help=True, rich_markup_mode=None)
+    for verb, command in group.verbs.items():
+        made.command(verb)(ungrouped(command))
+    return made
 
 
-_group(
-    "conversations",
-    "List, show, rename, tag and delete conversations.",
-    {
-        "list": conversations.list_conversations,
-        "show": conversations.show_conversation,
-        "rename": conversations.rename,
-        "tag": conversations.tag,
-        "delete": conversations.delete_conversation,
-    },
-)
-_group(
-    "agents",
-    "Keep agents on the server: put, list, show and delete them.",
-    {"put": agents.put, "list": agents.list_agents, "show": agents.show, "delete": agents.delete},
-)
-_group(
-    "schedules",
-    "Let runs begin at times: put, list, show, pause, resume, trigger and delete schedules.",
-    {
-        "put": schedules.put,
-        "list": schedules.list_schedules,
-        "show": schedules.show,
-        "pause": schedules.pause,
-        "resume": schedules.resume,
-        "trigger": schedules.trigger,
-        "delete": schedules.delete,
-    },
-)
-_group(
-    "batch",
-    "Run agents on many inputs: run, watch, list, show, cancel, retry and delete batches, and write their results.",
-    {
-        "run": batches.run,
-        "watch": batches.watch,
-        "list": batches.list_batches,
-        "show": batches.show,
-        "results": batches.results,
-        "cancel": batches.cancel,
-        "retry": batches.retry,
-        "delete": batches.delete,
-    },
-)
-
-_group(
-    "webhooks",
-    "Be told of what becomes of runs: make webhooks, and look at their deliveries.",
-    {
-        "create": webhooks.create,
-        "list": webhooks.list_webhooks,
-        "show": webhooks.show,
-        "enable": webhooks.enable,
-        "disable": webhooks.disable,
-        "rotate": webhooks.rotate,
-        "delete": webhooks.delete,
-        "deliveries": webhooks.deliveries,
-        "replay": webhooks.replay,
-    },
-)
+for _group in (
+    CommandGroup(
+        "conversations",
+        "List, show, rename, tag and delete conversations.",
+        {
+            "list": conversations.list_conversations,
+            "show": conversations.show_conversation,
+            "rename": conversations.rename,
+            "tag": conversations.tag,
+            "delete": conversations.delete_conversation,
+        },
+    ),
+    CommandGroup(
+        "agents",
+        "Keep agents on the server: put, list, show and delete them.",
+        {"put": agents.put, "list": agents.list_agents, "show": agents.show, "delete": agents.delete},
+    ),
+    CommandGroup(
+        "webhooks",
+        "Be told of what becomes of runs: make webhooks, and look at their deliveries.",
+        {
+            "create": webhooks.create,
+            "list": webhooks.list_webhooks,
+            "show": webhooks.show,
+            "enable": webhooks.enable,
+            "disable": webhooks.disable,
+            "rotate": webhooks.rotate,
+            "delete": webhooks.delete,
+            "deliveries": webhooks.deliveries,
+            "replay": webhooks.replay,
+        },
+    ),
+):
+    app.add_typer(_grouped(_group))
 
 
 def _version(requested: bool) -> None:

@@ -41,7 +41,9 @@ _TODAY: Final = _FOLDERS[date.today().toordinal() % len(_FOLDERS)]
 """The one that is carried out in a usual run: each takes seconds."""
 _PROGRAM: Final = """
 import json
+from typer.main import get_command
 from palaver.api.app import create_app
+from palaver.cli.app import app
 from palaver.feature import features
 from palaver.store.scripting.additions import all_scripts
 from palaver.store.server.needs import needs
@@ -49,6 +51,7 @@ from palaver.workers.sources.guests import kinds_of_sources
 from palaver.workers.steps import step
 
 print(json.dumps({
+    "commands": get_command(app).list_commands(None),
     "features": sorted(features()),
     "paths": sorted(create_app().openapi()["paths"]),
     "rights": sorted({word for line in needs("api", ["store"]) for word in line if word.startswith("{palaver:")}),
@@ -108,6 +111,8 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, whole: Any, tmp_path: Pat
     assert left["features"] == [each for each in whole["features"] if each != name]
     assert left["paths"] == [path for path in whole["paths"] if not path.startswith(_PATHS.get(name, ()))]
     feature = features().get(name)
+    commands = {each.name for each in feature.load(feature.commands)} if feature and feature.commands else set()
+    assert left["commands"] == [each for each in whole["commands"] if each not in commands]
     tag = f"{feature.hash_tag}:preflight" if feature and feature.hash_tag else None
     assert left["rights"] == [each for each in whole["rights"] if each != tag]
     source = feature.source[0] if feature and feature.source else None
@@ -122,3 +127,4 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     for beginnings in _PATHS.values():
         assert all(any(path.startswith(beginning) for path in whole["paths"]) for beginning in beginnings)
     assert whole["sources"] == ["celery", "http", "mcp"]
+    assert {*whole["commands"]} > {"batch", "schedules"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from palaver.cli import batches
+from features.batches import commands as batches
 from palaver.client import Conflict
 from palaver.client.parts import Item, parts_of
 from palaver.schemas.batches import BatchItem

@@ -8,10 +8,12 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 import pytest
+from typer.main import get_command
 
 from features.batches.batch_keys import BATCHES_DUE
 from features.schedules.schedule_keys import SCHEDULES_DUE
 from palaver import feature
+from palaver.cli.app import app
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
 from palaver.feature import Feature, features
@@ -23,7 +25,7 @@ from tests.pages import ROOT
 from tests.unit.api_world import SETTINGS, world
 from workers.sources import guests
 
-PLACES = ("scripts", "store", "planned", "tokens", "checks", "own_servers", "routes")
+PLACES = ("scripts", "store", "planned", "tokens", "checks", "own_servers", "routes", "commands")
 
 
 def test_each_folder_is_one() -> None:
@@ -79,6 +81,22 @@ def test_a_server_that_an_agent_names_wants_a_feature(monkeypatch: pytest.Monkey
     monkeypatch.setattr(feature, "features", dict)
     with pytest.raises(ConfigurationError, match="no feature that is installed knows them"):
         guests.open_own_servers(SETTINGS, cast(Any, None))
+
+
+def test_a_command_of_the_core_asks_for_no_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palaver.cli.app.brought", lambda part: pytest.fail(part))
+    get_command(app).main(["runs", "--help"], standalone_mode=False)
+    with pytest.raises(pytest.fail.Exception, match="commands"):
+        get_command(app).main(["--help"], standalone_mode=False)
+
+
+def test_a_command_that_a_feature_had_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(feature, "features", dict)
+    with pytest.raises(SystemExit, match="2"):
+        get_command(app).main(["schedules", "list"])
+    assert "No such command 'schedules'." in capsys.readouterr().err
 
 
 NOTES = Feature("notes")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from palaver.cli.batches import _cases
+from features.batches.commands import _cases
 from palaver.cli.options import json_object
 from palaver.config.providers import load_providers
 from palaver.config.secret_files import secret_of

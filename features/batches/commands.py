@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from palaver.cli import options
+from palaver.cli.commands import CommandGroup
 from palaver.cli.connection import Api, ApiAddress, say
 from palaver.cli.doing import lacked
 from palaver.cli.layout import print_list
@@ -250,3 +251,22 @@ def _write(results: Iterator[BatchResult], output: Path | None) -> None:
         for result in results:
             row = result.model_dump(mode="json")
             writer.writerow({name: as_cell(value) for name, value in row.items()})
+
+
+COMMANDS: Final = (
+    CommandGroup(
+        "batch",
+        "Run agents on many inputs: run, watch, list, show, cancel, retry and delete batches, and write their results.",
+        {
+            "run": run,
+            "watch": watch,
+            "list": list_batches,
+            "show": show,
+            "results": results,
+            "cancel": cancel,
+            "retry": retry,
+            "delete": delete,
+        },
+        after="agents",
+    ),
+)

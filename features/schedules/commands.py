@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from palaver.cli import options
+from palaver.cli.commands import CommandGroup
 from palaver.cli.connection import Api, say
 from palaver.cli.doing import lacked
 from palaver.cli.layout import print_list
@@ -172,3 +173,21 @@ def _show(to: Console, schedule: Schedule) -> None:
     ]
     if rows:
         print_list(to, ("TICK", "OUTCOME", "RUN OR REASON"), rows, texts=1)
+
+
+COMMANDS: Final = (
+    CommandGroup(
+        "schedules",
+        "Let runs begin at times: put, list, show, pause, resume, trigger and delete schedules.",
+        {
+            "put": put,
+            "list": list_schedules,
+            "show": show,
+            "pause": pause,
+            "resume": resume,
+            "trigger": trigger,
+            "delete": delete,
+        },
+        after="agents",
+    ),
+)
