@@ -30,6 +30,7 @@ from palaver.store.reading.events import StoredEvent
 from tests.checkers import CHECKERS
 from tests.model_server import LedgerEntry, read_ledger
 from tests.process.broker import ON_RABBITMQ, Broker
+from tests.process.gates import Gate
 from tests.process.inputs import Inputs
 from tests.process.rabbitmq import RabbitServer
 from tests.process.tools import read_tool_ledger
@@ -487,6 +488,10 @@ class Cluster(Inputs):
             for line in self.tool_ledger()
             if line["event"] == "begin" and line["call"].startswith(run_id) and tool in (None, line["tool"])
         ]
+
+    def gate(self) -> Gate:
+        """A gate that is shut."""
+        return Gate(self.tool_ledger_path.parent)
 
     def close(self) -> None:
         """End everything at once: to let processes end by themselves takes as long as half of a start, and is for tests

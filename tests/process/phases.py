@@ -52,9 +52,11 @@ def in_a_model_call(cluster: Cluster, model: str, text: str = "hello", **more: A
 @contextmanager
 def between_steps(cluster: Cluster, **more: Any) -> Iterator[str]:
     """A run whose first turn is over and whose second model call was not begun; it cannot begin in the block."""
-    run_id = cluster.submit("tool-3", '[[args {"seconds": 0.4}]]', tools=["record"], **more)
+    gate = cluster.gate()
+    run_id = cluster.submit("tool-3", gate.text, tools=["record"], **more)
     eventually(lambda: cluster.tool_starts(run_id))
     with frozen(cluster, "worker"):
+        gate.open()
         cluster.saw(run_id, "tool.finished")
         yield run_id
 

@@ -237,9 +237,11 @@ def test_the_deadline_ends_a_run_that_nobody_decides_on(cluster: Cluster) -> Non
 def test_everything_that_waits_goes_on_after_everything_was_killed(cluster: Cluster) -> None:
     """One run is paused in the middle of a turn, one waits for an approval, one for the second of three outputs; then
     workers, API and Redis get a SIGKILL. Each result is there once, and the model sees whole histories."""
-    paused = cluster.submit("parallel-6", '[[args {"seconds": 0.4}]]', tools=["record"])
+    gate = cluster.gate()
+    paused = cluster.submit("parallel-6", gate.text, tools=["record"])
     eventually(lambda: len(cluster.tool_starts(paused)) == 4)
     cluster.pause(paused)
+    gate.open()
     asking = cluster.submit("parallel-2", tools=["send"])
     answering = cluster.submit("parallel-3", agent=EDITOR)
     first, second, third = cluster.pending(answering, 3)

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.process
 
 
 def test_gracefully_a_model_call_finishes_and_its_answer_is_kept(cluster: Cluster) -> None:
-    run_id = cluster.submit("say-10+rate-20")
+    run_id = cluster.submit("say-40+rate-20")
     cluster.saw(run_id, "message.delta")
     assert cluster.cancel(run_id, mode="graceful", reason="enough") == 202
     run = cancelled(cluster, run_id)
-    assert run.output == " ".join(f"w{i}" for i in range(1, 11))
+    assert run.output == " ".join(f"w{i}" for i in range(1, 41))
     assert not cluster.saw(run_id, "message.created", step="1").data["message"]["partial"]
     assert cluster.outcomes(run_id) == ["answered"]
-    assert run.usage.output_tokens == 10
+    assert run.usage.output_tokens == 40
     assert run.cancel is not None
     assert (run.cancel.mode, run.cancel.reason) == ("graceful", "enough")
     cluster.goes_on(run_id)
@@ -41,9 +41,12 @@ def test_gracefully_calls_that_the_model_asks_for_do_not_begin(cluster: Cluster)
 
 def test_gracefully_tools_that_began_finish_and_others_do_not_begin(cluster: Cluster) -> None:
     """Longer than a lease: it must be kept. Six calls on four children."""
-    run_id = cluster.submit("parallel-6", '[[args {"seconds": 2.5}]]', tools=["record"])
+    gate = cluster.gate()
+    run_id = cluster.submit("parallel-6", gate.text, tools=["record"])
     eventually(lambda: len(cluster.tool_starts(run_id)) == 4)
     assert cluster.cancel(run_id, mode="graceful") == 202
+    wait(2.5)
+    gate.open()
     run = cancelled(cluster, run_id)
     assert Counter(errors(cluster, run_id).values()) == {"": 4, "tool_denied": 2}
     assert (run.usage.tool_calls, len(cluster.model_calls(run_id))) == (4, 1)
@@ -51,7 +54,7 @@ def test_gracefully_tools_that_began_finish_and_others_do_not_begin(cluster: Clu
 
 
 def test_nobody_is_asked_any_more_while_a_graceful_cancel_waits_for_a_tool(cluster: Cluster) -> None:
-    text = '[[args {"seconds": 0.5}]]'
+    text = '[[args {"seconds": 2}]]'
     run_id = cluster.submit("parallel-3+use-each", text, tools=["send", "record"], agent=EDITOR)
     approval, output = cluster.pending(run_id, 2)
     eventually(lambda: cluster.tool_starts(run_id))
@@ -130,7 +133,7 @@ def test_what_was_rolled_back_is_not_told_again(cluster: Cluster, warm: bool) ->
 
 
 def test_rolling_back_what_never_began_withdraws_nothing(cluster: Cluster) -> None:
-    ahead = cluster.run(cluster.submit("say-10+rate-20"))
+    ahead = cluster.run(cluster.submit("say-40+rate-20"))
     run_id = cluster.submit("echo", conversation_id=ahead.conversation_id)
     assert cluster.cancel(run_id, mode="rollback") == 200
     assert not cancelled(cluster, run_id).withdrawn

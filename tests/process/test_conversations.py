@@ -44,7 +44,7 @@ def test_the_next_run_knows_what_was_said_before(cluster: Cluster) -> None:
 
 
 def test_many_runs_of_one_conversation_keep_their_order(cluster: Cluster) -> None:
-    first = cluster.submit("say-4+rate-20")
+    first = cluster.submit("say-20+rate-20")
     conversation = cluster.run(first).conversation_id
     more = cluster.body("tool-1", tools=["calculator"], conversation_id=conversation)
     runs = [cluster.post({**more, "input": f"number {i}"}) for i in range(20)]

@@ -9,7 +9,7 @@ import pytest
 
 from palaver.schemas.models import Run
 from tests.process.cluster import Cluster
-from tests.process.phases import in_a_model_call, streaming
+from tests.process.phases import frozen, in_a_model_call, streaming
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -72,9 +72,11 @@ def test_pausing_now_takes_over_from_a_pause_that_waits(cluster: Cluster) -> Non
 
 @pytest.mark.parametrize("now", [False, True])
 def test_a_tool_that_is_under_way_finishes_and_is_not_started_again(cluster: Cluster, now: bool) -> None:
-    run_id = cluster.submit("tool-1", '[[args {"seconds": 0.4}]]', tools=["record"])
+    gate = cluster.gate()
+    run_id = cluster.submit("tool-1", gate.text, tools=["record"])
     eventually(lambda: cluster.tool_starts(run_id))
     cluster.pause(run_id, now=now)
+    gate.open()
     run = cluster.reached(run_id, "paused")
     assert cluster.saw(run_id, "tool.finished").data["message"]["content"] == "recorded"
     assert run.usage.tool_calls == 1
@@ -85,10 +87,12 @@ def test_a_tool_that_is_under_way_finishes_and_is_not_started_again(cluster: Clu
 
 
 def test_calls_that_have_not_begun_wait_for_the_end_of_the_pause(cluster: Cluster) -> None:
-    """Six calls on four children, of which each has to begin before the first one ends."""
-    run_id = cluster.submit("parallel-6", '[[args {"seconds": 1}]]', tools=["record"])
+    """Six calls on four children."""
+    gate = cluster.gate()
+    run_id = cluster.submit("parallel-6", gate.text, tools=["record"])
     eventually(lambda: len(cluster.tool_starts(run_id)) == 4)
     cluster.pause(run_id)
+    gate.open()
     cluster.reached(run_id, "paused")
     assert len(cluster.tool_starts(run_id)) == 4
     cluster.resume(run_id)
@@ -97,11 +101,12 @@ def test_calls_that_have_not_begun_wait_for_the_end_of_the_pause(cluster: Cluste
 
 
 def test_a_queued_run_keeps_its_place(cluster: Cluster) -> None:
-    first = cluster.submit("say-6+rate-20")
-    conversation = cluster.run(first).conversation_id
-    second = cluster.submit("echo", "second", conversation_id=conversation)
-    third = cluster.submit("echo", "third", conversation_id=conversation)
-    assert cluster.pause(second).status == "paused"
+    with frozen(cluster, "worker"):
+        first = cluster.submit("echo")
+        conversation = cluster.run(first).conversation_id
+        second = cluster.submit("echo", "second", conversation_id=conversation)
+        third = cluster.submit("echo", "third", conversation_id=conversation)
+        assert cluster.pause(second).status == "paused"
     cluster.ended(first)
     assert cluster.run(third).status == "queued"
     assert cluster.run(second).status == "paused"

@@ -39,9 +39,11 @@ def test_words_into_a_run_are_seen_by_its_next_model_call(cluster: Cluster) -> N
 
 def test_words_wait_for_the_end_of_a_turn(cluster: Cluster) -> None:
     """Between a call and its result no provider takes a message."""
-    run_id = cluster.submit("parallel-3", '[[args {"seconds": 0.3}]]', tools=["record"])
+    gate = cluster.gate()
+    run_id = cluster.submit("parallel-3", gate.text, tools=["record"])
     eventually(lambda: len(cluster.tool_starts(run_id)) == 3)
     cluster.steer(run_id, '[[args {"seconds": 0}]] faster')
+    gate.open()
     run = cluster.ended(run_id)
     assert run.status == "completed"
     turn = ["user", "assistant", "tool", "tool", "tool"]

@@ -49,7 +49,10 @@ def begun(looped: Cluster, run_id: str, calls: int = 1) -> list[int]:
 
 def test_calls_are_steps_of_their_own_side_by_side_in_one_process(looped: Cluster) -> None:
     (worker,) = looped.stack.pids("tools")
-    run_id = looped.submit("parallel-8", '[[args {"seconds": 0.5}]]', tools=["record_async"])
+    gate = looped.gate()
+    run_id = looped.submit("parallel-8", gate.text, tools=["record_async"])
+    begun(looped, run_id, 8)
+    gate.open()
     assert looped.ended(run_id).status == "completed"
     assert told(looped, run_id) == [""] * 8
     assert begun(looped, run_id, 8) == [worker] * 8

@@ -153,9 +153,11 @@ def test_pause_steer_and_resume(world: World) -> None:
 @pytest.mark.parametrize("mode", ["graceful", "now", "rollback"])
 def test_cancel(world: World, mode: str) -> None:
     cluster = world.cluster
-    run_id = cluster.submit("tool-2", '[[args {"seconds": 0.3}]]', tools=["record"])
+    gate = cluster.gate()
+    run_id = cluster.submit("tool-2", gate.text, tools=["record"])
     eventually(lambda: cluster.tool_starts(run_id))
     assert world.do("cancel", run_id, "enough", mode=mode).status in ("cancelling", "cancelled")
+    gate.open()
     run = cluster.ended(run_id)
     assert run.cancel is not None
     assert (run.status, run.cancel.mode, run.cancel.reason) == ("cancelled", mode, "enough")

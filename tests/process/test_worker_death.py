@@ -172,9 +172,11 @@ def test_a_tool_in_a_killed_worker_is_not_started_again(cluster: Cluster) -> Non
 
 
 def test_an_idempotent_tool_is_started_again(cluster: Cluster) -> None:
-    run_id = cluster.submit("tool-1", '[[args {"seconds": 1}]]', tools=["record_idempotent"])
+    gate = cluster.gate()
+    run_id = cluster.submit("tool-1", gate.text, tools=["record_idempotent"])
     eventually(lambda: cluster.tool_starts(run_id))
     cluster.kill("tools")
+    gate.open()
     cluster.start("tools")
     run = cluster.ended(run_id)
     assert run.status == "completed"
@@ -211,10 +213,12 @@ def test_a_worker_that_was_frozen_cannot_write_any_more(cluster: Cluster) -> Non
 def test_a_tool_that_was_frozen_in_the_middle_cannot_be_answered_any_more(cluster: Cluster) -> None:
     """Its call was answered as interrupted, which says that it may have taken effect. Thawed, it has; nobody hears."""
     cluster.start("tools")
-    run_id = cluster.submit("tool-1", '[[args {"seconds": 0.5}]]', tools=["record"])
+    gate = cluster.gate()
+    run_id = cluster.submit("tool-1", gate.text, tools=["record"])
     (start,) = eventually(lambda: cluster.tool_starts(run_id))
     number = next(number for number in range(2) if start["pid"] in cluster.children_of("tools", number))
     cluster.stack.kill("tools", number, signal.SIGSTOP)
+    gate.open()
     result = cluster.saw(run_id, "tool.finished").data
     assert result["error"]["class"] == "tool_interrupted"
     assert "may or may not have taken effect" in result["message"]["content"]

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,29 +49,42 @@ def read_tool_ledger(path: Path, begin: int = 0) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes()[begin:].splitlines()] if path.exists() else []
 
 
+def _shut(gate: str) -> Iterator[float]:
+    """Yield pauses, in seconds, until the gate is open; a minute at most. Words that a model makes up are no gate."""
+    until = time.monotonic() + 60
+    while gate.startswith("/") and not Path(gate).exists() and time.monotonic() < until:
+        yield 0.01
+
+
 @tool
-def record(seconds: Seconds = 0) -> str:
+def record(seconds: Seconds = 0, at_gate: str = "") -> str:
     """Must not run twice."""
     _write("begin", "record")
     time.sleep(seconds)
+    for pause in _shut(at_gate):
+        time.sleep(pause)
     _write("end", "record")
     return "recorded"
 
 
 @tool(idempotent=True)
-def record_idempotent(seconds: Seconds = 0) -> str:
+def record_idempotent(seconds: Seconds = 0, at_gate: str = "") -> str:
     """May run twice."""
     _write("begin", "record_idempotent")
     time.sleep(seconds)
+    for pause in _shut(at_gate):
+        time.sleep(pause)
     _write("end", "record_idempotent")
     return "recorded"
 
 
 @tool
-async def record_async(context: ToolContext, seconds: Seconds = 0) -> str:
+async def record_async(context: ToolContext, seconds: Seconds = 0, at_gate: str = "") -> str:
     """Must not run twice, and has company on its loop."""
     write_async("begin", "record_async", context)
     await asyncio.sleep(seconds)
+    for pause in _shut(at_gate):
+        await asyncio.sleep(pause)
     write_async("end", "record_async", context)
     return "recorded"
 

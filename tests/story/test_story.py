@@ -44,7 +44,7 @@ def test_a_run_takes_an_input_and_ends_with_an_output(palaver: Palaver) -> None:
 
 def test_submit_and_forget(palaver: Palaver) -> None:
     """`submit` returns at once. The run goes on without you; its id is all that you need to come back."""
-    run = palaver.submit("hello", model="fake/say-10+rate-20")
+    run = palaver.submit("hello", model="fake/say-40+rate-20")
     assert not run.status.terminal
     assert palaver.wait(run.id, timeout=10).status == "completed"
 
@@ -146,7 +146,7 @@ def test_a_run_goes_on_with_a_conversation(palaver: Palaver) -> None:
 
 def test_runs_of_a_conversation_wait_for_each_other(palaver: Palaver) -> None:
     """Submit as many as you like; they run in order. A run that waits says for what."""
-    first = palaver.submit("one", model="fake/say-10+rate-20")
+    first = palaver.submit("one", model="fake/say-40+rate-20")
     second = palaver.submit("two", model="fake/echo", conversation_id=first.conversation_id)
     assert second.waiting is not None
     assert second.waiting.reason == "conversation_busy"
@@ -156,7 +156,7 @@ def test_runs_of_a_conversation_wait_for_each_other(palaver: Palaver) -> None:
 
 def test_a_busy_conversation_may_refuse(palaver: Palaver) -> None:
     """`on_conflict="reject"` for those who would rather not wait."""
-    first = palaver.submit("one", model="fake/say-10+rate-20")
+    first = palaver.submit("one", model="fake/say-40+rate-20")
     with pytest.raises(Conflict) as refusal:
         palaver.submit("two", model="fake/echo", conversation_id=first.conversation_id, on_conflict="reject")
     assert refusal.value.code == "conversation_busy"
