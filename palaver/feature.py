@@ -3,8 +3,9 @@
 A feature is a package with a `Feature`, named by an entry point of the group ``palaver.features``. It says what the
 feature brings to which place of the core; that place imports it when it needs it, and the core imports no feature. The
 doors are few: scripts, `palaver.store.sides.StoreSide` (what becomes of its keys, and its metrics),
-`palaver.operations.planned.Planned` (work that is due at a time), `palaver.operations.live_keys.TokenReader` (tokens in
-the place of keys), findings of `palaver check`, a module with routes of the API, and commands.
+`palaver.operations.planned.Planned` (work that is due at a time), loops of workers,
+`palaver.operations.live_keys.TokenReader` (tokens in the place of keys), findings of `palaver check`, a module with
+routes of the API, and commands.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Feature:
     """The hash tag of its own keys, as ``{palaver:notes}``: users of Redis have access to these."""
     scripts: str | None = None
     """The declarations of its scripts, a tuple. Their files are in ``lua/`` of its package."""
+    names: str | None = None
+    """The enums that its scripts write as Python does (`Switch.ON`), a tuple."""
     store: str | None = None
     """A `palaver.store.sides.StoreSide`."""
     planned: str | None = None
@@ -42,6 +45,11 @@ class Feature:
     tokens: str | None = None
     """A function of the settings and the store that returns a `palaver.operations.live_keys.TokenReader`, or None where
     the settings ask for none."""
+    loops: str | None = None
+    """A function of the settings, the store and the name of the worker that returns what a worker runs beside its
+    steps: coroutine functions, each begun again when it breaks down. It may raise ConfigurationError."""
+    queues: str | None = None
+    """A coroutine function of a backend that returns what `GET /v1/queues` says of it, by field."""
     checks: str | None = None
     """A function of the settings that returns findings for `palaver check`."""
     source: tuple[str, str] | None = None
@@ -76,7 +84,19 @@ def features() -> Mapping[str, Feature]:
 
 
 def brought(
-    part: Literal["scripts", "store", "planned", "tokens", "checks", "own_servers", "routes", "commands"],
+    part: Literal[
+        "scripts",
+        "names",
+        "store",
+        "planned",
+        "loops",
+        "queues",
+        "tokens",
+        "checks",
+        "own_servers",
+        "routes",
+        "commands",
+    ],
 ) -> Iterator[Any]:
     """Yield this part of each feature that has one."""
     for feature in features().values():

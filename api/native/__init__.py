@@ -26,7 +26,6 @@ from . import (
     tokens,
     tools,
     usage,
-    webhooks,
 )
 from .dialect import NATIVE
 
@@ -55,5 +54,4 @@ __all__ = [
     "tokens",
     "tools",
     "usage",
-    "webhooks",
 ]

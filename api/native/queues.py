@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from palaver import operations
-from palaver.operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState, WebhookState
+from palaver.operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState
+from palaver.schemas.webhooks import WebhookState
 from palaver.vocabulary.step_kinds import OWN_QUEUE
 
 from ..http.answers import answer
@@ -64,8 +65,16 @@ async def queues(backend: Backend, query: QueuesQuery) -> Response:
     providers = await operations.read_providers(backend)
     services = await operations.read_services(backend)
     lacked = await operations.read_lacked(backend)
-    webhooks = await operations.read_webhooks(backend)
+    more = await operations.read_of_features(backend)
     room = await operations.read_room(backend)
     return answer(
-        QueueList(data=states, providers=providers, services=services, no_worker=lacked, webhooks=webhooks, room=room)
+        QueueList(
+            data=states,
+            providers=providers,
+            services=services,
+            no_worker=lacked,
+            # The field is there also where the feature is not.
+            webhooks=[*more.get("webhooks", ())],
+            room=room,
+        )
     )

@@ -9,7 +9,6 @@ from typing import Any, Final, get_args
 
 from palaver.errors import UnknownSchedule
 from palaver.schemas.schedules import TickOutcome
-from palaver.store.redis.connection import Connection
 from palaver.store.redis.keys import Key
 from palaver.store.sides import ListedSide, Part, Placed
 from palaver.telemetry.exposition import Samples, Values
@@ -46,9 +45,10 @@ class _Schedules(ListedSide):
                     yield listed.name, {"kind": "schedule", "schedule": schedule.model_dump(mode="json")}
             place, more = page.last, page.more
 
-    async def samples(self, redis: Connection) -> Samples:
-        counts = await redis.hgetall(schedule_keys.SCHEDULES_COUNTS)
-        ticks: Values = {(outcome,): int(counts.get(outcome.encode(), 0)) for outcome in get_args(TickOutcome)}
+    async def samples(self, part: Part[Any]) -> Samples:
+        schedules: Schedules = part(Schedules)
+        counts = await schedules.counts()
+        ticks: Values = {(outcome,): counts.get(outcome, 0) for outcome in get_args(TickOutcome)}
         return {"palaver_schedule_ticks_total": ticks}
 
 

@@ -71,6 +71,11 @@ class Schedules:
         """The time, ms."""
         return await now_ms(self._redis)
 
+    async def counts(self) -> Mapping[str, int]:
+        """Return the numbers of ticks that are over, by what became of them."""
+        counts = await self._redis.hgetall(schedule_keys.SCHEDULES_COUNTS)
+        return {outcome.decode(): int(number) for outcome, number in counts.items()}
+
     async def keep(
         self,
         tenant: str,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, statistics, webhooks
+from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, statistics
 from palaver.cli.commands import CommandGroup
 from palaver.cli.up import up
 from palaver.config.roles import PROGRAMS, ROLES
@@ -153,21 +153,6 @@ for _group in (
         "agents",
         "Keep agents on the server: put, list, show and delete them.",
         {"put": agents.put, "list": agents.list_agents, "show": agents.show, "delete": agents.delete},
-    ),
-    CommandGroup(
-        "webhooks",
-        "Be told of what becomes of runs: make webhooks, and look at their deliveries.",
-        {
-            "create": webhooks.create,
-            "list": webhooks.list_webhooks,
-            "show": webhooks.show,
-            "enable": webhooks.enable,
-            "disable": webhooks.disable,
-            "rotate": webhooks.rotate,
-            "delete": webhooks.delete,
-            "deliveries": webhooks.deliveries,
-            "replay": webhooks.replay,
-        },
     ),
 ):
     app.add_typer(_grouped(_group))

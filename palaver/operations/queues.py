@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import BaseModel
 
 from palaver.errors import ErrorClassName
+from palaver.feature import brought
 from palaver.operations.acting import check_sees_installation
 from palaver.operations.backend import Backend, within_deadline
 from palaver.schemas.tenants import Caps
@@ -287,6 +289,14 @@ async def read_lacked(backend: Backend) -> list[LackedState]:
         LackedState(code=lack.code, steps=lack.steps, run_id=lack.run_id if is_reached(lack.run_id) else None)
         for lack in lacked
     ]
+
+
+async def read_of_features(backend: Backend) -> Mapping[str, Sequence[Any]]:
+    """Return what features say of what waits, by field. Raises as `read_lacked`."""
+    found: dict[str, Sequence[Any]] = {}
+    for read in brought("queues"):
+        found |= await read(backend)
+    return found
 
 
 async def read_room(backend: Backend) -> RoomState:

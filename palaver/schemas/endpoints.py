@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 
 from palaver.schemas.fields import AtMost, HeaderSecret, Strict
 from palaver.schemas.protocols import ProtocolName
-from palaver.vocabulary.addresses import host_and_port, is_ip, leads_within, never_asked
+from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
 
 INLINE: Final = "inline"
 """The provider's part of a model that is asked at an agent's ``endpoint``."""
@@ -85,40 +85,6 @@ def is_listed(url: str, hosts: Collection[str]) -> bool:
     scheme, host, port = urlsplit(url).scheme, *host_and_port(url.partition("?")[0])
     usual = _PORTS[scheme]
     return listed(host, port or usual) in hosts or (port in (None, usual) and listed(host, None) in hosts)
-
-
-def webhook_fault(url: str, hosts: Collection[str]) -> str | None:
-    """Return the fault of the URL of a webhook that a request brings, where these ``hosts`` are allowed though they are
-    of a private network, or have another port; None if there is none."""
-    if not url.lower().startswith(tuple(f"{scheme}://" for scheme in _PORTS)) or not _is_written_as_sent(url):
-        return "must begin with http:// or https://, and be written as it is sent"
-    if "#" in url:
-        return "must have no fragment"
-    try:
-        _, port = host_and_port(url.partition("?")[0])
-    except ValueError as error:
-        return str(error)
-    if is_listed(url, hosts):
-        return None
-    if port not in (None, *_PORTS.values()):
-        return "must have the usual port, or be listed in PALAVER_WEBHOOK_HOSTS"
-    if leads_within(url):
-        return "leads into a private network: its host must be listed in PALAVER_WEBHOOK_HOSTS"
-    return None
-
-
-def _is_written_as_sent(url: str) -> bool:
-    """Tell whether nothing in it would have to be changed, and who sends to it can read it."""
-    # Loaded with the first webhook.
-    from httpx import URL, InvalidURL
-
-    if not url.isascii() or not url.isprintable() or " " in url:
-        return False
-    try:
-        URL(url)
-    except InvalidURL:
-        return False
-    return True
 
 
 def listed(host: str, port: int | None) -> str:

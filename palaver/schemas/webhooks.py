@@ -147,3 +147,17 @@ class ReplayResult(BaseModel):
     replayed: int
     more: bool
     """True: there were more than one request replays. Ask again, with ``until`` as it was."""
+
+
+class WebhookState(BaseModel):
+    """A webhook that has something to be sent, that fails, or that is off."""
+
+    id: str
+    tenant: str
+    """The name of its tenant."""
+    pending: int
+    """Deliveries that have not ended."""
+    due_seconds: float
+    """The time for which the next attempt has been due; 0: it is not yet, or never."""
+    failing_since: datetime | None
+    off_because: OffReason | None

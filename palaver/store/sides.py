@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from palaver.config.settings import Settings
 from palaver.feature import features
 from palaver.store.redis.capacity import Capacity
-from palaver.store.redis.connection import Connection
+from palaver.store.redis.connection import Connection, Pipeline
 from palaver.store.redis.due import member
 from palaver.store.redis.keys import Key, promised
 from palaver.store.redis.rounds import Rounds
@@ -56,9 +56,20 @@ class StoreSide:
         """Keys that are there as long as a tenant has something of it."""
         return ()
 
+    def traces_in(self, shard: str, tag: str) -> Sequence[Key]:
+        """Keys of a tenant in a shard, which its part of scripts writes when a run changes: gone at the end."""
+        return ()
+
+    def shared_in(self, shard: str) -> Sequence[Key]:
+        """Sorted sets of a shard that have members of all tenants, each with its owner in front."""
+        return ()
+
     async def erase_some(self, redis: Connection, scripts: Scripts, tag: str) -> bool:
         """Erase a part of what a tenant has, and tell whether there was one."""
         return False
+
+    def sweep(self, pipeline: Pipeline, shard: str, tag: str) -> None:
+        """Remove what may have been written again of a tenant in a shard: the last of its erasure."""
 
     def check_place(self, place: str) -> None:
         """Raise ValueError for a text that is no place in its section."""
@@ -67,7 +78,7 @@ class StoreSide:
         """Yield what a tenant has behind a place, the empty one to begin with."""
         raise NotImplementedError
 
-    async def samples(self, redis: Connection) -> Samples:
+    async def samples(self, part: Part[Any]) -> Samples:
         """Read its metrics."""
         return {}
 

@@ -54,9 +54,6 @@ from palaver.store.steps.queues import ToolQueues
 from palaver.store.steps.steps import Steps
 from palaver.store.tenants.caps import TenantCaps
 from palaver.store.tenants.tenants import Tenants
-from palaver.store.webhooks.backlog import WebhookBacklogs
-from palaver.store.webhooks.deliveries import Deliveries
-from palaver.store.webhooks.webhooks import Webhooks
 
 
 class Store:
@@ -102,9 +99,6 @@ class Store:
         self.spans = SpanOutbox(connection, self.rounds)
         self.usage = UsageLedger(connection, settings)
         self.api_keys = ApiKeys(connection, scripts)
-        self.webhooks = Webhooks(connection, scripts, settings, self.rounds)
-        self.deliveries = Deliveries(connection, scripts, self.rounds, self.webhooks)
-        self.webhook_backlogs = WebhookBacklogs(connection, settings)
         self.audit = AuditLog(connection, scripts, settings)
         self.signing_keys = SigningKeys(connection, scripts, settings)
         self.exports = Exports(
@@ -114,7 +108,6 @@ class Store:
             self.usage,
             self.api_keys,
             self.audit,
-            self.webhooks,
             self.part,
             settings,
         )
@@ -129,7 +122,7 @@ class Store:
             self.capacity,
             self.rewinds,
             self.queues,
-            self.webhook_backlogs.samples,
+            self.part,
         )
 
     @classmethod

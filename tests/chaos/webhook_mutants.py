@@ -12,7 +12,7 @@ from typing import Final
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _LUA: Final = "palaver/store/scripting/lua/"
-_STORE: Final = "palaver/store/webhooks/"
+_OWN: Final = "features/webhooks/"
 _CONTRACT: Final = "tests/contract/test_webhooks.py"
 _SENDING: Final = "tests/unit/test_webhook_sending.py"
 
@@ -32,7 +32,7 @@ WEBHOOK_MUTANTS: Final = by_name(
     _mutant(
         "events that leave the outbox before they are queued",
         _CONTRACT,
-        f"{_STORE}deliveries.py",
+        f"{_OWN}deliveries.py",
         "        webhooks = await self._webhooks.configs(tenant)\n",
         "        webhooks = await self._webhooks.configs(tenant)\n"
         "        await self._redis.xdel(outbox, *([each for each, _ in entries] or [b'0-1']))\n",
@@ -40,35 +40,35 @@ WEBHOOK_MUTANTS: Final = by_name(
     _mutant(
         "a delivery that is queued a second time",
         _CONTRACT,
-        f"{_LUA}queue_deliveries.lua",
+        f"{_OWN}lua/queue_deliveries.lua",
         "  if known == args.again and",
         "  if (known == args.again or not args.again) and",
     ),
     _mutant(
         "two attempts at once",
         _CONTRACT,
-        f"{_LUA}claim_delivery.lua",
+        f"{_OWN}lua/claim_delivery.lua",
         "math.max(tonumber(kept[4] or 0), tonumber(kept[5] or 0))",
         "tonumber(kept[5] or 0)",
     ),
     _mutant(
         "whoever lost its lease and says what became of the attempt",
         _CONTRACT,
-        f"{_LUA}settle_attempt.lua",
+        f"{_OWN}lua/settle_attempt.lua",
         "if tonumber(kept[1] or 0) ~= args.fence or not kept[2] then",
         "if not kept[2] then",
     ),
     _mutant(
         "an old secret that signs no more",
         _CONTRACT,
-        f"{_STORE}webhook_config.py",
+        f"{_OWN}webhook_config.py",
         "return tuple(reversed(alive))",
         "return tuple(reversed(alive))[:1]",
     ),
     _mutant(
         "a redirect that is a success",
         _SENDING,
-        "workers/webhooks/outcomes.py",
+        f"{_OWN}outcomes.py",
         "answer.error is None and 200 <= status < 300",
         "200 <= status < 400",
     ),

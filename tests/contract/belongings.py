@@ -18,6 +18,11 @@ from features.schedules import schedule_keys
 from features.schedules.contract import NextTick
 from features.schedules.schedules import ScheduleOrder, Schedules
 from features.schedules.ticks import Ticks
+from features.webhooks import webhook_keys
+from features.webhooks.contract import AttemptOutcome
+from features.webhooks.deliveries import Deliveries
+from features.webhooks.delivery_records import RecordedAttempt
+from features.webhooks.webhooks import Webhooks
 from palaver.schemas.actions import ActionType
 from palaver.schemas.batches import BatchHead, BatchItem
 from palaver.schemas.bearers import Bearer
@@ -28,11 +33,9 @@ from palaver.schemas.tenants import CapsChange
 from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
-from palaver.store.redis import access_keys, agent_keys, fleet_keys, keys, provider_keys, webhook_keys
+from palaver.store.redis import access_keys, agent_keys, fleet_keys, keys, provider_keys
 from palaver.store.redis.reach import EVERYTHING, Reach, within
-from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.tenants.tenants import Tenant
-from palaver.store.webhooks.delivery_records import RecordedAttempt
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
 from palaver.vocabulary.step_kinds import QUEUES
@@ -85,7 +88,7 @@ _PARTS: Final[Mapping[str, Sequence[str]]] = {
 
 def shared_lists() -> set[str]:
     """The sorted sets of a shard in which all tenants are, or all but the default one."""
-    documented = re.findall(r"^(\{p00\}:\S+) +zset", keys.__doc__ or "", re.MULTILINE)
+    documented = re.findall(r"^(\{p00\}:\S+) +zset", f"{keys.__doc__}\n{webhook_keys.__doc__}", re.MULTILINE)
     lists = {*documented} - OF_ERASURE - {"{p00}:left:<id>", "{p00}:<owner>passing"}
     lists -= {"{p00}:<owner>in_flight", "{p00}:<owner>capped_in", "{p00}:<owner>backlog:<queue>"}
     for part, names in _PARTS.items():
@@ -104,7 +107,7 @@ def pattern_of(kind: str, tag: str) -> re.Pattern[str]:
 async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
     """Let a tenant have something of each kind that a tenant can have, with some of it under way."""
     words = f"words-of-{tenant.name}"
-    await store.webhooks.create(tenant.tag, "https://example.org/hook", description=words)
+    await store.part(Webhooks).create(tenant.tag, "https://example.org/hook", description=words)
     reach, agent = Reach(tenant.tag), AGENT.model_copy(update={"instructions": words})
     with within(reach):
         ended = await driver.submit(words, agent=agent, idempotency_key=f"key-of-{tenant.name}", tags=(words,))
@@ -165,11 +168,11 @@ async def _put_schedules(store: Store, tag: str, words: str) -> None:
 async def _deliver_one(store: Store, tag: str) -> None:
     """Take the events so far out of the outbox, and let one of the deliveries end."""
     with within(EVERYTHING):
-        await store.deliveries.take_events("00")
-        (webhook,) = await store.webhooks.list(tag)
-        lease = await store.deliveries.claim(webhook.id)
+        await store.part(Deliveries).take_events("00")
+        (webhook,) = await store.part(Webhooks).list(tag)
+        lease = await store.part(Deliveries).claim(webhook.id)
         assert lease is not None
-        await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, ""))
+        await store.part(Deliveries).settle(lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, ""))
 
 
 async def _run_batches(store: Store, tag: str, words: str) -> None:

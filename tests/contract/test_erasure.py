@@ -12,6 +12,7 @@ from redis.exceptions import ConnectionError
 
 from features.batches import batch_keys
 from features.schedules import schedule_keys
+from features.webhooks import webhook_keys
 from palaver.config.settings import Settings
 from palaver.errors import Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.schemas.conversation import Fork, NewConversation
@@ -23,7 +24,7 @@ from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.offboarding import erasures, removal
-from palaver.store.redis import access_keys, agent_keys, keys, webhook_keys
+from palaver.store.redis import access_keys, agent_keys, keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts import EraseMembers
 from palaver.store.scripting.contracts.erasure import Over, Seen, SharedType

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from palaver.store.redis import webhook_keys
+from features.webhooks import webhook_keys
 
 
 async def check_webhook(redis: Any, name: str, ttl: int) -> None:

@@ -16,6 +16,11 @@ from features.batches.progress import BatchClaim, BatchProgress
 from features.schedules.contract import NextTick
 from features.schedules.schedules import ScheduleOrder, Schedules
 from features.schedules.ticks import Ticks
+from features.webhooks import webhook_keys
+from features.webhooks.contract import AttemptOutcome, ForgetEvents, MarkRuns
+from features.webhooks.deliveries import Deliveries
+from features.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
+from features.webhooks.webhooks import Webhooks
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.schemas.actions import ServerQuestion
@@ -31,7 +36,7 @@ from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
-from palaver.store.redis import access_keys, keys, provider_keys, webhook_keys
+from palaver.store.redis import access_keys, keys, provider_keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts import (
     BeginErasure,
@@ -41,17 +46,13 @@ from palaver.store.scripting.contracts import (
     EraseMembers,
     EraseRuns,
     FoldJournal,
-    ForgetEvents,
     Judge,
-    MarkRuns,
     Measure,
     WriteReceipt,
 )
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.store.scripting.contracts.statistics import FoldedTally
-from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
@@ -844,8 +845,8 @@ async def _reserve(driver: StoreDriver, n: int) -> Act:
 
 async def _with_deliveries(driver: StoreDriver, n: int) -> tuple[str, list[DeliveryRecord]]:
     """A webhook, and so many deliveries for it."""
-    driver.store.webhooks._sealer = Sealer([bytes(range(32))])
-    webhook = (await driver.store.webhooks.create("", "https://example.org")).webhook.id
+    driver.store.part(Webhooks)._sealer = Sealer([bytes(range(32))])
+    webhook = (await driver.store.part(Webhooks).create("", "https://example.org")).webhook.id
     records = [
         DeliveryRecord(f"msg_{number}", "run.failed", 1, "pending", 0, {"run_id": "x" * 500}, ()) for number in range(n)
     ]
@@ -854,38 +855,38 @@ async def _with_deliveries(driver: StoreDriver, n: int) -> tuple[str, list[Deliv
 
 async def _queue_deliveries(driver: StoreDriver, n: int) -> Act:
     webhook, records = await _with_deliveries(driver, n)
-    return lambda: driver.store.deliveries.queue(webhook, records)
+    return lambda: driver.store.part(Deliveries).queue(webhook, records)
 
 
 async def _claim_delivery(driver: StoreDriver, n: int) -> Act:
     """Of those that are too old one look drops a part."""
     webhook, records = await _with_deliveries(driver, n)
-    await driver.store.deliveries.queue(webhook, records)
+    await driver.store.part(Deliveries).queue(webhook, records)
     of = webhook_keys.of_webhook(webhook)
     await driver.redis.zadd(of.listed, {record.id: 1 for record in records})
-    return lambda: driver.store.deliveries.claim(webhook)
+    return lambda: driver.store.part(Deliveries).claim(webhook)
 
 
 async def _settle_attempt(driver: StoreDriver, n: int) -> Act:
     webhook, records = await _with_deliveries(driver, n)
-    await driver.store.deliveries.queue(webhook, records)
-    lease = await driver.store.deliveries.claim(webhook)
+    await driver.store.part(Deliveries).queue(webhook, records)
+    lease = await driver.store.part(Deliveries).claim(webhook)
     assert lease is not None
-    return lambda: driver.store.deliveries.settle(
+    return lambda: driver.store.part(Deliveries).settle(
         lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, "x" * 1024)
     )
 
 
 async def _put_webhook(driver: StoreDriver, n: int) -> Act:
     webhook, records = await _with_deliveries(driver, n)
-    await driver.store.deliveries.queue(webhook, records)
-    return lambda: driver.store.webhooks.change(webhook, WebhookChange(enabled=True))
+    await driver.store.part(Deliveries).queue(webhook, records)
+    return lambda: driver.store.part(Webhooks).change(webhook, WebhookChange(enabled=True))
 
 
 async def _remove_webhook(driver: StoreDriver, n: int) -> Act:
     webhook, records = await _with_deliveries(driver, n)
-    await driver.store.deliveries.queue(webhook, records)
-    return lambda: driver.store.webhooks.remove(webhook)
+    await driver.store.part(Deliveries).queue(webhook, records)
+    return lambda: driver.store.part(Webhooks).remove(webhook)
 
 
 async def _mark_runs(driver: StoreDriver, n: int) -> Act:
@@ -895,9 +896,12 @@ async def _mark_runs(driver: StoreDriver, n: int) -> Act:
 
 
 async def _forget_events(driver: StoreDriver, n: int) -> Act:
-    entries = [(await driver.redis.xadd(keys.outbox("00"), {"a": "b"})).decode() for _ in range(8 * n)]
+    entries = [(await driver.redis.xadd(webhook_keys.outbox("00"), {"a": "b"})).decode() for _ in range(8 * n)]
     forget = ForgetEvents(
-        outbox=keys.outbox("00"), outboxes=keys.outboxes("00"), outbox_name="outbox", entries=tuple(entries)
+        outbox=webhook_keys.outbox("00"),
+        outboxes=webhook_keys.outboxes("00"),
+        outbox_name="outbox",
+        entries=tuple(entries),
     )
     return lambda: driver.store.scripts.run(forget)
 

@@ -16,6 +16,9 @@ from api.app import create_app
 from features.batches.contract import EndedCell
 from features.batches.progress import BatchProgress
 from features.schedules import schedule_keys
+from features.webhooks import webhook_keys
+from features.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
+from features.webhooks.webhooks import Webhooks
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Submission
@@ -24,9 +27,8 @@ from palaver.steps.verdicts import Continue, GiveUp, Postpone
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
-from palaver.store.redis import access_keys, keys, webhook_keys
+from palaver.store.redis import access_keys, keys
 from palaver.store.statistics.tallies import SpanTally
-from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
@@ -402,7 +404,7 @@ def _webhooks(ask: Callable[[str], Ask]) -> Callable[[World, int], Awaitable[Ask
     """A request about a webhook with so many deliveries that have ended, with all that is kept of an attempt."""
 
     async def prepare(api: World, n: int) -> Ask:
-        webhook = (await api.store.webhooks.create("", "https://example.org/hook")).webhook.id
+        webhook = (await api.store.part(Webhooks).create("", "https://example.org/hook")).webhook.id
         of, attempt = (
             webhook_keys.of_webhook(webhook),
             RecordedAttempt(1, 1, 500, None, "x" * limit_of("webhook_answer")),

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from features.schedules import schedule_keys
-from palaver.store.redis import keys, webhook_keys
+from features.webhooks import webhook_keys
+from palaver.store.redis import keys
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
 from tests.redis_cluster import ON_CLUSTER

@@ -35,6 +35,7 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "openai": ("/openai",),
     "openhands": ("/openhands",),
     "schedules": ("/v1/schedules",),
+    "webhooks": ("/v1/webhooks",),
 }
 """The beginnings of the documented paths that go with a feature; none of the others has any."""
 _TODAY: Final = _FOLDERS[date.today().toordinal() % len(_FOLDERS)]

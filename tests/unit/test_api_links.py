@@ -11,7 +11,9 @@ import httpx
 import pytest
 
 from features.batches.runner import BatchRunner
-from palaver.store.webhooks.delivery_records import DeliveryRecord
+from features.webhooks.deliveries import Deliveries
+from features.webhooks.delivery_records import DeliveryRecord
+from features.webhooks.webhooks import Webhooks
 from tests.unit.api_world import AGENT, PROVIDERS, World
 from tests.unit.test_api_tenants import OPERATIONS
 from tests.unit.two_tenants import Operation, asking_as, furnish, tenants
@@ -43,9 +45,9 @@ async def _prepared(api: World) -> Mapping[str, str]:
     asked = {"agents": [AGENT], "items": [{"input": "one"}, {"input": "two"}]}
     batch = (await client.post("/v1/batches", json=asked)).json()["id"]
     await BatchRunner(api.app.state.backend).look()
-    (hook, *_) = await store.webhooks.list("")
+    (hook, *_) = await store.part(Webhooks).list("")
     records = [DeliveryRecord(f"msg_{n}", "run.failed", 1, "pending", 0, {}, ()) for n in range(2)]
-    assert await store.deliveries.queue(hook.id, records) == 2
+    assert await store.part(Deliveries).queue(hook.id, records) == 2
     (key, *_) = [record for record, _ in await store.api_keys.list("")]
     return {
         "run_id": failed["id"],

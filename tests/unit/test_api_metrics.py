@@ -186,7 +186,7 @@ async def test_many_who_ask_are_one_question_to_the_store() -> None:
             store.capacity,
             store.rewinds,
             store.queues,
-            store.webhook_backlogs.samples,
+            store.part,
         )
         measured = Measured(store, ())
         first, *others = await asyncio.gather(*(measured.samples() for _ in range(50)))

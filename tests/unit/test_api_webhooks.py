@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from features.webhooks.backlog import WebhookBacklogs
+from features.webhooks.contract import AttemptOutcome
+from features.webhooks.deliveries import Deliveries
+from features.webhooks.delivery_records import RecordedAttempt
 from palaver.config.settings import Settings
-from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.delivery_records import RecordedAttempt
 from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import SETTINGS, World, assert_problem, world
 
@@ -104,7 +106,7 @@ async def test_deliveries_are_listed_page_by_page_and_made_again(api: World) -> 
         run = await api.submit()
         await api.finish(run)
         runs.append(run["id"])
-    deliveries = api.store.deliveries
+    deliveries = api.store.part(Deliveries)
     await deliveries.take_events("00")
     lease = await deliveries.claim(webhook["id"])
     assert lease is not None
@@ -139,7 +141,7 @@ async def test_what_is_to_be_sent_is_seen_by_operators_and_measured(api: World) 
     await api.finish(await api.submit())
 
     async def samples() -> dict[str, Any]:
-        found = await api.store.webhook_backlogs.samples()
+        found = await api.store.part(WebhookBacklogs).samples()
         return {
             " ".join((name.removeprefix("palaver_webhook"), *labels)): value
             for name, values in found.items()
@@ -149,7 +151,7 @@ async def test_what_is_to_be_sent_is_seen_by_operators_and_measured(api: World) 
     before = await samples()
     assert (before["_pending"], before["s on"]) == (0, 3)
     assert before["_oldest_seconds"] > 0, "nobody has taken them yet"
-    deliveries = api.store.deliveries
+    deliveries = api.store.part(Deliveries)
     await deliveries.take_events("00")
     results = {failing: AttemptOutcome.AGAIN, gone: AttemptOutcome.GONE}
     for webhook_id in (quiet, failing, gone):

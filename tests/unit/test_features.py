@@ -17,6 +17,7 @@ from palaver.cli.app import app
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
 from palaver.feature import Feature, features
+from palaver.store.scripting import scripts
 from palaver.store.scripting.additions import all_lua_files, all_scripts
 from palaver.store.scripting.assembly import lua_files
 from palaver.store.scripting.contracts import SCRIPTS
@@ -25,7 +26,10 @@ from tests.pages import ROOT
 from tests.unit.api_world import SETTINGS, world
 from workers.sources import guests
 
-PLACES = ("scripts", "store", "planned", "tokens", "checks", "own_servers", "routes", "commands")
+PLACES = (
+    *("scripts", "names", "store", "planned", "loops", "queues", "tokens", "checks", "own_servers", "routes"),
+    "commands",
+)
 
 
 def test_each_folder_is_one() -> None:
@@ -71,6 +75,8 @@ async def test_an_issuer_whose_tokens_no_feature_reads_is_a_fault_of_the_setting
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(feature, "features", dict)
+    # None that others of this process would have.
+    monkeypatch.setattr(scripts, "_sources", scripts._Sources)
     settings = SETTINGS.model_copy(update={"oidc_issuer": "https://login.example.com", "oidc_audience": "palaver"})
     with pytest.raises(ConfigurationError, match="PALAVER_OIDC_ISSUER is set, and no feature that is installed reads"):
         async with world(settings):

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from features.webhooks.sending import Sender
 from tests.unit.receiver import receiving
 from tests.waiting import aeventually
 from workers.connections.lookup_threads import LookupsBusy, LookupThreads, look_ups_of
-from workers.webhooks.sending import Sender
 
 
 class Names:

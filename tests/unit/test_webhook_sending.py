@@ -20,30 +20,32 @@ import orjson
 import pytest
 from standardwebhooks import Webhook
 
+from features.webhooks import webhook_keys
+from features.webhooks.addresses import webhook_fault
+from features.webhooks.contract import AttemptOutcome
+from features.webhooks.deliverer import Deliverer, keep_file
+from features.webhooks.deliveries import Deliveries, DeliveryLease
+from features.webhooks.delivering import loops
+from features.webhooks.delivery_records import DeliveryRecord
+from features.webhooks.messages import body_of, headers_of
+from features.webhooks.outcomes import ReceiverAnswer, judge
+from features.webhooks.sending import Sender
+from features.webhooks.terms import DELAYS, OPENAI_TYPES, TYPE_OF_STATUS
+from features.webhooks.webhook_file import load_webhooks
+from features.webhooks.webhooks import Webhooks
 from palaver.config.settings import Settings
-from palaver.config.webhook_file import load_webhooks
 from palaver.errors import ConfigurationError, Refused
 from palaver.processes.tasks import end
-from palaver.schemas.endpoints import webhook_fault
 from palaver.schemas.webhooks import WebhookChange
 from palaver.store import Store
-from palaver.store.redis import webhook_keys
-from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import DeliveryLease
-from palaver.store.webhooks.delivery_records import DeliveryRecord
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.webhooks import DELAYS, EVENT_TYPES, OPENAI_TYPES, TYPE_OF_STATUS
+from palaver.vocabulary.webhooks import EVENT_TYPES
 from tests.contract.store_driver import StoreDriver
 from tests.unit.api_world import SETTINGS
 from tests.unit.receiver import Act, Received, Writer, answer, receiving, take
 from tests.waiting import aeventually
 from workers.connections.lookup_threads import LookupThreads
-from workers.webhooks import chores
-from workers.webhooks.deliverer import Deliverer, keep_file
-from workers.webhooks.messages import body_of, headers_of
-from workers.webhooks.outcomes import ReceiverAnswer, judge
-from workers.webhooks.sending import Sender
 
 TIMEOUT = 0.4
 """Seconds for a receiver that never ends."""
@@ -282,7 +284,7 @@ async def ends(driver: StoreDriver, number: int = 1) -> list[str]:
 async def test_a_receiver_gets_each_event_once_and_signed() -> None:
     async with receiving() as receiver, delivering() as (driver, store, deliverer):
         deliverer._sender._hosts = (f"127.0.0.1:{receiver.port}",)
-        made = await store.webhooks.create("", receiver.url)
+        made = await store.part(Webhooks).create("", receiver.url)
         ids = await ends(driver, 5)
         await aeventually(lambda: len(receiver.received) == 5)
         webhook = Webhook(made.secret)
@@ -293,10 +295,10 @@ async def test_a_receiver_gets_each_event_once_and_signed() -> None:
         assert len({each.headers["webhook-id"] for each in receiver.received}) == 5
 
         async def done() -> bool:
-            return (await store.webhooks.get(made.webhook.id)).delivered == 5
+            return (await store.part(Webhooks).get(made.webhook.id)).delivered == 5
 
         await aeventually(done)
-        rotated = await store.webhooks.rotate(made.webhook.id)
+        rotated = await store.part(Webhooks).rotate(made.webhook.id)
         await ends(driver)
         await aeventually(lambda: len(receiver.received) == 6)
         for secret in (made.secret, rotated.secret):
@@ -310,7 +312,7 @@ async def test_a_slow_receiver_holds_nobody() -> None:
         driver, store, deliverer,
     ):  # fmt: skip
         deliverer._sender._hosts = tuple(f"127.0.0.1:{each.port}" for each in (slow, gone, quick))
-        ids = [(await store.webhooks.create("", each.url)).webhook.id for each in (slow, gone, quick)]
+        ids = [(await store.part(Webhooks).create("", each.url)).webhook.id for each in (slow, gone, quick)]
         await ends(driver, 8)
         await aeventually(lambda: len(quick.received) >= 8)
 
@@ -321,10 +323,10 @@ async def test_a_slow_receiver_holds_nobody() -> None:
         await aeventually(said)
         assert slow.most_at_once == 1
         assert len(gone.received) == 1
-        assert [(await store.webhooks.get(each)).off_because for each in ids] == [None, "gone", None]
+        assert [(await store.part(Webhooks).get(each)).off_because for each in ids] == [None, "gone", None]
 
         async def tried() -> bool:
-            page = await store.deliveries.page(ids[0], state="pending", limit=50, cursor=None)
+            page = await store.part(Deliveries).page(ids[0], state="pending", limit=50, cursor=None)
             return any(each.attempts and each.attempts[0].error == "timeout" for each in page.data)
 
         await aeventually(tried)
@@ -334,9 +336,9 @@ async def test_a_worker_without_the_key_leaves_it_to_others() -> None:
     async with receiving() as receiver, delivering() as (driver, store, _):
         bare = Settings(redis_url="redis://127.0.0.1:1/0", shards=1, webhook_hosts=(f"127.0.0.1:{receiver.port}",))
         unable = Deliverer(Store(driver.redis, bare), bare)
-        made = await store.webhooks.create("", receiver.url)
+        made = await store.part(Webhooks).create("", receiver.url)
         record = DeliveryRecord("msg_1", "run.failed", 1, "pending", 0, {"run_id": "run_1"}, ())
-        (config,) = await store.webhooks.configs("")
+        (config,) = await store.part(Webhooks).configs("")
         assert not await unable._attempt(DeliveryLease(config, 1, record))
         assert not receiver.received
         assert made.webhook.id in unable._unable
@@ -362,30 +364,30 @@ async def test_webhooks_of_the_operator_s_file(tmp_path: Path, monkeypatch: pyte
         assert file is not None
         for _ in range(2):
             await keep_file(store, file)
-        (webhook,) = await store.webhooks.list("")
+        (webhook,) = await store.part(Webhooks).list("")
         assert webhook.of_file
         with pytest.raises(Refused, match="webhook_of_file"):
-            await store.webhooks.remove(webhook.id)
+            await store.part(Webhooks).remove(webhook.id)
         await driver.redis.hset(webhook_keys.of_webhook(webhook.id).hook, "off", "gone")
         for change in ({"enabled": False}, {"enabled": True, "types": ("run.failed",)}):
             with pytest.raises(Refused, match="webhook_of_file"):
-                await store.webhooks.change(webhook.id, WebhookChange.model_validate(change))
-        assert (await store.webhooks.change(webhook.id, WebhookChange(enabled=True))).enabled, (
+                await store.part(Webhooks).change(webhook.id, WebhookChange.model_validate(change))
+        assert (await store.part(Webhooks).change(webhook.id, WebhookChange(enabled=True))).enabled, (
             "given up by its receiver"
         )
         await ends(driver)
-        await store.deliveries.take_events("00")
-        lease = await store.deliveries.claim(webhook.id)
+        await store.part(Deliveries).take_events("00")
+        lease = await store.part(Deliveries).claim(webhook.id)
         assert lease is not None
         assert not await without._attempt(lease), "it leaves it to who has the file"
         assert not receiver.received
         await driver.redis.hdel(webhook_keys.of_webhook(webhook.id).hook, "opens_at")
-        again = await store.deliveries.claim(webhook.id)
+        again = await store.part(Deliveries).claim(webhook.id)
         assert again is not None
         assert await Deliverer(store, SETTINGS, without._sender, file=file)._attempt(again)
         Webhook(SECRET).verify(receiver.received[0].body, dict(receiver.received[0].headers))
         await keep_file(store, {})
-        assert not await store.webhooks.list("")
+        assert not await store.part(Webhooks).list("")
 
 
 async def test_a_file_that_is_empty_by_now_removes_its_last_webhook(
@@ -395,13 +397,13 @@ async def test_a_file_that_is_empty_by_now_removes_its_last_webhook(
     table = '[webhooks.ops]\nurl = "https://a.example"\nsecret_env = "HOOK_SECRET"\n'
     async with delivering(at_work=False) as (_, store, _):
         bare = Settings(redis_url="redis://127.0.0.1:1/0", shards=1)
-        assert chores(bare, store) == [], "without a file those of one are left alone"
+        assert loops(bare, store, "") == [], "without a file those of one are left alone"
         for text, number in ((table, 1), ("", 0)):
-            (chore,) = chores(bare.model_copy(update={"webhooks": written(tmp_path, text)}), store)
-            task = asyncio.create_task(chore())
+            (loop,) = loops(bare.model_copy(update={"webhooks": written(tmp_path, text)}), store, "")
+            task = asyncio.create_task(loop())
 
             async def kept(number: int = number) -> bool:
-                return len(await store.webhooks.list("")) == number
+                return len(await store.part(Webhooks).list("")) == number
 
             await aeventually(kept)
             await end(task)
@@ -409,8 +411,8 @@ async def test_a_file_that_is_empty_by_now_removes_its_last_webhook(
 
 @pytest.mark.slow
 async def test_a_webhook_with_much_to_send_does_not_keep_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.webhooks.deliverer._PLACES", 1)
-    monkeypatch.setattr("workers.webhooks.deliverer._TURN", 0.0)
+    monkeypatch.setattr("features.webhooks.deliverer._PLACES", 1)
+    monkeypatch.setattr("features.webhooks.deliverer._TURN", 0.0)
     received: list[str] = []
 
     def noting(name: str) -> Act:
@@ -424,27 +426,27 @@ async def test_a_webhook_with_much_to_send_does_not_keep_its_place(monkeypatch: 
         driver, store, deliverer,
     ):  # fmt: skip
         deliverer._sender._hosts = tuple(f"127.0.0.1:{each.port}" for each in (busy, other))
-        made = await store.webhooks.create("", busy.url)
+        made = await store.part(Webhooks).create("", busy.url)
         await ends(driver, 5)
-        await store.deliveries.take_events("00")
-        await store.webhooks.create("", other.url)
+        await store.part(Deliveries).take_events("00")
+        await store.part(Webhooks).create("", other.url)
         await ends(driver)
-        await store.deliveries.take_events("00")
+        await store.part(Deliveries).take_events("00")
         task = asyncio.create_task(deliverer.run())
         await aeventually(lambda: len(received) == 7)
         await end(task)
         assert received.index("other") == 1, "it has waited for longer"
-        assert (await store.webhooks.get(made.webhook.id)).delivered >= 5
+        assert (await store.part(Webhooks).get(made.webhook.id)).delivered >= 5
 
 
 async def test_those_that_are_left_to_others_stand_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.webhooks.deliverer._LOOKED", 1)
+    monkeypatch.setattr("features.webhooks.deliverer._LOOKED", 1)
     async with receiving() as receiver, delivering(at_work=False) as (driver, store, deliverer):
         deliverer._sender._hosts = (f"127.0.0.1:{receiver.port}",)
-        ids = [(await store.webhooks.create("", receiver.url)).webhook.id for _ in range(3)]
+        ids = [(await store.part(Webhooks).create("", receiver.url)).webhook.id for _ in range(3)]
         await ends(driver)
-        await store.deliveries.take_events("00")
-        in_order = await store.deliveries.due(3)
+        await store.part(Deliveries).take_events("00")
+        in_order = await store.part(Deliveries).due(3)
         assert sorted(in_order) == sorted(ids)
         deliverer._unable = dict.fromkeys(in_order[:2], float("inf"))
         assert await deliverer.look()
@@ -515,8 +517,8 @@ async def test_one_of_the_file_that_cannot_be_kept_stops_no_other_one(
         assert acme is not None
         await store.erasures.erase("erased")
         await keep_file(store, file)
-        assert len(await store.webhooks.list(acme.tag)) == 1
-        assert not await store.webhooks.list(erased.tag)
+        assert len(await store.part(Webhooks).list(acme.tag)) == 1
+        assert not await store.part(Webhooks).list(erased.tag)
     assert "[webhooks.n0] is left out: there is no tenant 'nobody'" in caplog.text
     assert "[webhooks.n1] " in caplog.text
 

@@ -22,6 +22,7 @@ from fakeredis._socket._base import BaseFakeSocket
 from api.http.auth import CallerKeys
 from features.batches import batch_keys
 from features.schedules import schedule_keys
+from features.webhooks.webhooks import Webhooks
 from palaver.operations import Caller, StoredKeys
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.reading import records
@@ -120,7 +121,7 @@ async def furnish(api: World, who: str) -> Belongings:
         schedule = f"schedule-of-{who}"
         planned = {"every": 3600, "run": {"agent": {**AGENT, "instructions": CANARY}, "input": CANARY}}
         assert (await client.put(f"/v1/schedules/{schedule}", json=planned)).status_code == 201
-        hook = await api.store.webhooks.create(TENANTS[who], "https://example.org/hook", description=CANARY)
+        hook = await api.store.part(Webhooks).create(TENANTS[who], "https://example.org/hook", description=CANARY)
         asked = {"agents": [{**AGENT, "instructions": CANARY}], "items": [{"input": CANARY}], "name": CANARY}
         batch = (await client.post("/v1/batches", json=asked)).json()
         key = await api.store.api_keys.create(KeyGrant(CANARY, TENANTS[who], who, frozenset(SCOPES)))

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from palaver.feature import brought
 from palaver.processes.failpoints import failpoint
 from palaver.processes.tasks import end
 from palaver.steps.leases import Renewal
@@ -23,7 +24,6 @@ from palaver.vocabulary.step_kinds import MODEL
 from ..steps.active_step import ActiveStep, InterruptReason
 from ..steps.runtime import Runtime, is_store_outage
 from ..tracing import chores as tracing_chores
-from ..webhooks import chores as webhook_chores
 from .deaths import DeathWatch
 from .planned import PlannedWork
 from .sweeper import Sweeper
@@ -70,7 +70,8 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         chores += [sweeper.run, sweeper.repair, sweeper.look_for_workers, deaths.run, runtime.store.rewinds.watch]
         chores += [runtime.store.statistics.keep]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
-        chores += webhook_chores(runtime.settings, runtime.store)
+        for loops in brought("loops"):
+            chores += loops(runtime.settings, runtime.store, runtime.worker_id)
         if runtime.kind is MODEL:
             chores.append(planned.run)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]

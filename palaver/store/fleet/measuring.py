@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, get_args
@@ -25,7 +25,7 @@ from palaver.store.scripting.list_lengths import ANY, list_lengths
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.server.server_state import NO_EVICTION, ServerState
-from palaver.store.sides import sides
+from palaver.store.sides import Part, sides
 from palaver.store.steps.queues import ToolQueues
 from palaver.telemetry.exposition import Samples, Times, Values
 from palaver.telemetry.metrics import COUNTED, Metric
@@ -104,9 +104,8 @@ class Measuring:
         capacity: Capacity,
         rewinds: Rewinds,
         queues: ToolQueues,
-        more: Callable[[], Awaitable[Samples]],
+        part: Part[Any],
     ) -> None:
-        """``more`` reads what another room of the store says of itself."""
         self._redis = redis
         self._scripts = scripts
         self._shards = all_shards(settings.shards)
@@ -115,7 +114,7 @@ class Measuring:
         self._capacity = capacity
         self._rewinds = rewinds
         self._queues = queues
-        self._more = more
+        self._part = part
         self._last: dict[str, tuple[Fields, Sequence[Length]]] = {}
         """The answers of each shard, as they were read last."""
 
@@ -136,12 +135,11 @@ class Measuring:
             **_of_providers(usage),
             **server,
             **await self._of_features(),
-            **await self._more(),
             "palaver_store_rewound_timestamp_seconds": {(): rewind.at if rewind else 0},
         }
 
     async def _of_features(self) -> Samples:
-        read = [await side.samples(self._redis) for side in sides().values()]
+        read = [await side.samples(self._part) for side in sides().values()]
         return {name: values for samples in read for name, values in samples.items()}
 
     async def _read_server(self) -> Samples:

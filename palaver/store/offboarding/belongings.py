@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, get_args
 from palaver.schemas.actions import ActionType
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.erasure import SharedType
+from palaver.store.sides import sides
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 
 LISTS_OF_RUNS: Final[tuple[str, ...]] = ("runs", *(f"runs:{status}" for status in RunStatus))
@@ -61,15 +62,18 @@ def shared(shard: str, queues: Sequence[str]) -> Iterator[Shared]:
             yield Shared(zset(shard, queue), "zset")
         yield Shared(keys.undelivered(shard, queue), "hash")
     yield Shared(keys.held(shard), "zset")
-    yield Shared(keys.outboxes(shard), "zset")
+    for side in sides().values():
+        for key in side.shared_in(shard):
+            yield Shared(key, "zset")
     for key in (keys.caps(shard), keys.meters(shard), keys.fair(shard)):
         yield Shared(key, "hash")
     yield Shared(keys.spans(shard), "stream")
 
 
 def steps_under_way(shard: str, tag: str, queues: Sequence[str]) -> tuple[keys.Key, ...]:
-    """The lists of a tenant's steps, empty once its runs have ended, unless one was broken; and what its webhooks were
-    to hear of that."""
+    """The lists of a tenant's steps, empty once its runs have ended, unless one was broken; and what features have of
+    these runs."""
     owner = keys.owner(tag)
+    written = (key for side in sides().values() for key in side.traces_in(shard, tag))
     backlogs = (keys.backlog(shard, queue, owner) for queue in queues)
-    return (keys.in_flight(shard, owner), keys.capped_in(shard, owner), *backlogs, keys.outbox(shard, owner))
+    return (keys.in_flight(shard, owner), keys.capped_in(shard, owner), *backlogs, *written)

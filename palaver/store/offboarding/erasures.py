@@ -19,7 +19,7 @@ from palaver.schemas.erasures import ErasedCounts, Erasure
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, steps_under_way
 from palaver.store.offboarding.removal import Removal
 from palaver.store.offboarding.unfinished import UnfinishedRuns
-from palaver.store.redis import access_keys, agent_keys, keys, webhook_keys
+from palaver.store.redis import access_keys, agent_keys, keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.reach import EVERYTHING, within
 from palaver.store.scripting.contracts import (
@@ -111,7 +111,6 @@ class Erasures:
             *(
                 access_keys.audit(tag),
                 access_keys.audit_erasure(tag),
-                webhook_keys.webhooks(tag),
             ),
             *(key for side in sides().values() for key in side.traces(tag)),
         ]
@@ -191,8 +190,8 @@ class Erasures:
         queues = await self._queues.all()
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self._shards:
-            # A worker that delivers may have written it again.
-            pipeline.hdel(keys.caps(shard), keys.owner(subject.tag) + webhook_keys.WEBHOOKS_MARK)
+            for side in sides().values():
+                side.sweep(pipeline, shard, subject.tag)
             # Before the counts go: whoever erases yet, more slowly, does not begin them anew.
             pipeline.zadd(keys.erased(shard), {subject.tag: 0})
             pipeline.delete(keys.erasure(shard, subject.tag), *steps_under_way(shard, subject.tag, queues))
@@ -208,7 +207,6 @@ def _marks(tag: str) -> Sequence[keys.Key]:
     """The counts of what was erased of all that has a name: while one is there, nothing is put beside it."""
     return (
         agent_keys.agents_erasure(tag),
-        webhook_keys.webhooks_erasure(tag),
         *(key for side in sides().values() for key in side.marks(tag)),
     )
 

@@ -27,7 +27,6 @@ from palaver.store.redis.visits import nothing_left_out
 from palaver.store.runs.runs import Runs
 from palaver.store.sides import Part, Placed, StoreSide, exporting
 from palaver.store.tenants.tenants import Tenant
-from palaver.store.webhooks.webhooks import Webhooks
 
 SCHEMA: Final = 1
 """The shape of the records; it grows when a reader of older ones would misunderstand them."""
@@ -56,7 +55,6 @@ class Exports:
         usage: UsageLedger,
         api_keys: ApiKeys,
         audit: AuditLog,
-        webhooks: Webhooks,
         part: Part[Any],
         settings: Settings,
     ) -> None:
@@ -66,7 +64,6 @@ class Exports:
         self._usage = usage
         self._api_keys = api_keys
         self._audit = audit
-        self._webhooks = webhooks
         self._part = part
         self._usage_days = timedelta(seconds=settings.usage_retention)
         self._core: Mapping[int, _Section] = {
@@ -76,7 +73,6 @@ class Exports:
             3: _Section(self._of_usage, date.fromisoformat),
             4: _Section(self._of_keys, _matching(r"[0-9a-z]+")),
             5: _Section(self._of_acts, _matching(r"[0-9]{1,16}-[0-9]{1,16}")),
-            8: _Section(self._of_webhooks, _matching(r"wh_[0-9a-z_]+")),
         }
 
     def begin(self, tenant: Tenant, cursor: str | None = None) -> AsyncGenerator[bytes, None]:
@@ -213,13 +209,6 @@ class Exports:
             for act in page:
                 yield act.id, {"kind": "act", "act": act.model_dump(mode="json")}
             place = page[-1].id
-
-    async def _of_webhooks(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
-        """Yield webhooks without their secrets. What was sent to them is the runs'."""
-        known = await self._webhooks.list(tenant.tag)
-        ids = [webhook.id for webhook in known]
-        for webhook in known[ids.index(place) + 1 if place in ids else 0 :]:
-            yield webhook.id, {"kind": "webhook", "webhook": webhook.model_dump(mode="json")}
 
 
 async def _as(tenant: Tenant, read: Callable[[], Awaitable[T]]) -> T:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from palaver.store.access.api_keys import changed
 from palaver.store.offboarding.belongings import kind_of_passing, shared
 from palaver.store.offboarding.unfinished import AT_ONCE, of_runs
-from palaver.store.redis import access_keys, agent_keys, keys, webhook_keys
+from palaver.store.redis import access_keys, agent_keys, keys
 from palaver.store.redis.connection import Connection, portions
 from palaver.store.scripting.contracts import EraseConversations, EraseKeys, EraseMembers
 from palaver.store.scripting.contracts.erasure import Erasable, Over
@@ -67,9 +67,9 @@ class Removal:
             for part in (self._erase_runs, self._erase_conversations, self._erase_statistics, self._erase_passing):
                 yield partial(part, shard, tag)
             yield partial(self._erase_shared, shard, tag)
-        for last in (self._erase_webhooks, self._erase_agents, self._erase_api_keys, self._erase_acts):
-            yield partial(last, tag)
         yield from self._of_features(tag, begins_runs=False)
+        for last in (self._erase_agents, self._erase_api_keys, self._erase_acts):
+            yield partial(last, tag)
 
     def _of_features(self, tag: str, *, begins_runs: bool) -> Iterator[Callable[[], Awaitable[bool]]]:
         for side in sides().values():
@@ -133,21 +133,6 @@ class Removal:
                 )
                 return not isinstance(reply, Over)
         return False
-
-    async def _erase_webhooks(self, tag: str) -> bool:
-        ids = [member.decode() for member in await self._redis.zrange(webhook_keys.webhooks(tag), 0, -1)]
-        if ids:
-            of = [webhook_keys.of_webhook(webhook_id) for webhook_id in ids]
-            more = (key for each in of for key in (each.waiting, each.listed, each.ended, each.records))
-            erased = [*(Erasable(each.hook, "webhooks", 1) for each in of), *(Erasable(key, "", 0) for key in more)]
-            await self._erase_keys(webhook_keys.webhooks_erasure(tag), erased)
-            pipeline = self._redis.pipeline(transaction=False)
-            pipeline.zrem(webhook_keys.WEBHOOKS_DUE, *ids)
-            pipeline.hdel(webhook_keys.WEBHOOK_TENANTS, tag)
-            # Last: it says what is left to do.
-            pipeline.delete(webhook_keys.webhooks(tag))
-            await pipeline.execute()
-        return bool(ids)
 
     async def _erase_agents(self, tag: str) -> bool:
         names = list(await self._redis.hgetall(agent_keys.agents(tag)))[:_KEYS_AT_ONCE]

@@ -52,9 +52,6 @@ once for all of these together, as ``@:``.
 {p00}:<owner>statistics hash  tallies of what happened of late: for each span of a window one, JSON
                             TTL: eight days after the last
 {p00}:caps         hash     for each cap of a tenant, as <owner><cap>, what it is                no TTL
-                            and <owner>webhooks, a number, as long as it has some
-{p00}:<owner>outbox stream  what its webhooks are to hear and nobody took yet        TTL: retention
-{p00}:outboxes     zset     those that have entries, by since when                               no TTL
 {p00}:meters       hash     of tenants with caps, how far they are used (`lua/_allowance.lua`)       no TTL
 {p00}:held         zset     steps that wait for a cap of their tenant, by its owner and since when  no TTL
 {p00}:<owner>passing zset   keys that are in no other list, without the hash tag, by when they are gone: those of
@@ -307,16 +304,6 @@ def held(shard: str) -> str:
 def passing(shard: str, tenant: str) -> str:
     """Keys of a tenant that are in no other list, by when they are gone."""
     return f"{{p{shard}}}:{owner(tenant)}passing"
-
-
-def outbox(shard: str, of: Owner = DEFAULT_TENANT) -> str:
-    """The events that the webhooks of an owner are to hear."""
-    return f"{{p{shard}}}:{of}outbox"
-
-
-def outboxes(shard: str) -> str:
-    """The outboxes that have entries, without the hash tag."""
-    return f"{{p{shard}}}:outboxes"
 
 
 def erasure(shard: str, tenant: str) -> str:

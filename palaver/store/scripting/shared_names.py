@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple, Self, get_args
 
@@ -11,19 +11,19 @@ from palaver.errors import ErrorClass
 from palaver.errors.sentences import Sentence
 from palaver.errors.vocabulary import FACTS
 from palaver.events import MESSAGES, TRACED, EventKind
+from palaver.feature import brought
 from palaver.schemas.actions import ALL, ActionType
 from palaver.schemas.models import CancelMode, OnConflict
 from palaver.schemas.tenants import Caps
 from palaver.steps.leases import Renewal
 from palaver.steps.wire import message_templates
-from palaver.store.redis import fleet_keys, provider_keys, webhook_keys
+from palaver.store.redis import fleet_keys, provider_keys
 from palaver.store.scripting.assembly import Names
 from palaver.store.scripting.contracts.declaration import NEWER
 from palaver.store.scripting.contracts.logs import ENTRY_FIELDS, Misplaced
 from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.contracts.runs import ItemType, Resolution, SubmitKind
 from palaver.store.scripting.contracts.steps import RunDue, SpanOutcome, VerdictKind
-from palaver.store.scripting.contracts.webhooks import AttemptOutcome, Switch
 from palaver.store.scripting.log_entries import EVERY_RUN
 from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.vocabulary import ledger
@@ -34,7 +34,7 @@ from palaver.vocabulary.step_kinds import AT_ONCE, KINDS, LACKED, OF_TOOLS, RANK
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
     RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,
-    StepState, RunDue, SpanOutcome, VerdictKind, Renewal, RefusalCode, Switch, AttemptOutcome,
+    StepState, RunDue, SpanOutcome, VerdictKind, Renewal, RefusalCode,
 )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ class ScriptSettings(NamedTuple):
 def shared_names(settings: ScriptSettings, version: int) -> Names:
     """Every namespace; ``version`` is that of what the scripts write."""
     return {
-        **{enum.__name__: {name: member.value for name, member in enum.__members__.items()} for enum in _ENUMS},
+        **{enum.__name__: {name: member.value for name, member in enum.__members__.items()} for enum in _enums()},
         "ActionType": _texts(get_args(ActionType)),
         "CancelMode": _texts(get_args(CancelMode)),
         "OnConflict": _texts(get_args(OnConflict)),
@@ -132,7 +132,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "PROVIDERS": provider_keys.PROVIDERS,
             "PUBLISH": "SPUBLISH" if settings.clustered else "PUBLISH",
         },
-        "Cap": {**_texts(Caps.model_fields), "WEBHOOKS": webhook_keys.WEBHOOKS_MARK},
+        "Cap": {**_texts(Caps.model_fields), "WEBHOOKS": "webhooks"},
         "Priority": {"USUAL": USUAL_PRIORITY},
         "Delivery": {"MESSAGES": message_templates()},
         "Ledger": ledger.NAMES,
@@ -140,6 +140,12 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "Setting": {name.upper(): value for name, value in settings._asdict().items()},
         "Format": {"VERSION": version, "NEWER": NEWER},
     }
+
+
+def _enums() -> Iterator[type[Enum]]:
+    yield from _ENUMS
+    for enums in brought("names"):
+        yield from enums
 
 
 def _texts(texts: Iterable[str]) -> Mapping[str, str]:

@@ -20,7 +20,6 @@ Command = Sequence[str]
 
 _KEY: Final = f"{{p{all_shards(1)[0]}}}:preflight"
 _AGENTS: Final = "{palaver:agents}:preflight"
-_WEBHOOKS: Final = "{palaver:webhooks}:preflight"
 _KEYS: Final = "{palaver:keys}:key:preflight"
 _SHARED: Final = "{palaver:workers}:preflight"
 _CHANNEL: Final = f"{{p{all_shards(1)[0]}}}:feed:preflight"
@@ -83,7 +82,6 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         *_STORE,
         f"hkeys {_KEY}",
         f"hset {_AGENTS} f 1",
-        f"hset {_WEBHOOKS} f 1",
         f"rename {_KEY} {_KEY}",
         f"zlexcount {_KEY} - +",
     ),
@@ -94,7 +92,6 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         "client list",
         f"get {_KEYS}",
         f"hget {_AGENTS} f",
-        f"hset {_WEBHOOKS} f 1",
         f"pubsub numsub {_CHANNEL}",
         f"zremrangebyrank {_KEY} 0 1",
     ),

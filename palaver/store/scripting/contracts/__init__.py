@@ -55,15 +55,6 @@ from palaver.store.scripting.contracts.steps import (
     WriteDeltas,
 )
 from palaver.store.scripting.contracts.tenants import CreateTenant
-from palaver.store.scripting.contracts.webhooks import (
-    ClaimDelivery,
-    ForgetEvents,
-    MarkRuns,
-    PutWebhook,
-    QueueDeliveries,
-    RemoveWebhook,
-    SettleAttempt,
-)
 
 __all__ = [
     "SCRIPTS",
@@ -77,7 +68,6 @@ __all__ = [
     "Cancel",
     "ChangeConversation",
     "Claim",
-    "ClaimDelivery",
     "CoolDown",
     "CopyLog",
     "CreateTenant",
@@ -94,30 +84,24 @@ __all__ = [
     "FindPlace",
     "FoldJournal",
     "ForgetConversations",
-    "ForgetEvents",
     "Fork",
     "HandBack",
     "Judge",
     "KeepAgent",
     "KeepSecrets",
     "KeepServerList",
-    "MarkRuns",
     "Measure",
     "Postpone",
     "Promote",
-    "PutWebhook",
-    "QueueDeliveries",
     "ReadLog",
     "Release",
     "RemoveAgent",
-    "RemoveWebhook",
     "Renew",
     "RenewPlaces",
     "ReportAnswer",
     "ReportFailure",
     "Reserve",
     "Settle",
-    "SettleAttempt",
     "Submit",
     "Sweep",
     "WithdrawAfter",
@@ -134,6 +118,5 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed, FoldJournal,
     BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,
-    PutWebhook, RemoveWebhook, MarkRuns, ForgetEvents, QueueDeliveries, ClaimDelivery, SettleAttempt,
 )  # fmt: skip
 """Every script."""

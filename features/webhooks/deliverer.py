@@ -16,23 +16,24 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from palaver.config.settings import Settings
-from palaver.config.webhook_file import FileWebhook
 from palaver.errors import NotDurable, StaleLease, StateConflict
 from palaver.processes.tasks import end
 from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store import Store
-from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import DeliveryLease
-from palaver.store.webhooks.delivery_records import RecordedAttempt
-from palaver.store.webhooks.webhook_config import WebhookConfig
 from palaver.vocabulary.ids import file_webhook_id, tenant_of
+from workers.connections.lookup_threads import look_ups_of
 
-from ..connections.lookup_threads import look_ups_of
+from .contract import AttemptOutcome
+from .deliveries import Deliveries, DeliveryLease
+from .delivery_records import RecordedAttempt
 from .messages import body_of, headers_of
 from .outcomes import judge
 from .sending import Sender
+from .webhook_config import WebhookConfig
+from .webhook_file import FileWebhook
+from .webhooks import Webhooks
 
-log = logging.getLogger("palaver.workers.webhooks")
+log = logging.getLogger("palaver.features.webhooks")
 
 _PLACES: Final = 256
 """Webhooks that this process sends to at once."""
@@ -62,10 +63,10 @@ async def keep_file(store: Store, file: Mapping[str, FileWebhook]) -> None:
         tag = tenant.tag if tenant else ""
         kept.add(file_webhook_id(name, tag))
         try:
-            await store.webhooks.keep_file(tag, name, webhook)
+            await store.part(Webhooks).keep_file(tag, name, webhook)
         except (StateConflict, NotDurable) as error:
             log.error("PALAVER_WEBHOOKS: [webhooks.%s] may be left out: %s", name, error)
-    await store.webhooks.forget_other_files(kept)
+    await store.part(Webhooks).forget_other_files(kept)
 
 
 class Deliverer:
@@ -100,17 +101,17 @@ class Deliverer:
             while True:
                 if not await self.look():
                     await asyncio.sleep(_EVERY)
-                    await self._store.deliveries.until_wanted()
+                    await self._store.part(Deliveries).until_wanted()
         finally:
             await end(*self._busy.values())
             await self._sender.close()
 
     async def look(self) -> bool:
         """Take events, and begin attempts that are due. Tell whether there was anything to do."""
-        deliveries, now = self._store.deliveries, time.monotonic()
+        deliveries, now = self._store.part(Deliveries), time.monotonic()
         if now - self._marked_at >= _MARKS:
             self._marked_at = now
-            await self._store.webhooks.see_to_marks()
+            await self._store.part(Webhooks).see_to_marks()
         taken = sum([await deliveries.take_events(shard) for shard in await deliveries.shards_with_events()])
         self._unable = {webhook_id: until for webhook_id, until in self._unable.items() if until > now}
         # Those that are left out stand before others.
@@ -129,7 +130,7 @@ class Deliverer:
         try:
             until = time.monotonic() + _TURN
             while True:
-                lease = await self._store.deliveries.claim(webhook_id)
+                lease = await self._store.part(Deliveries).claim(webhook_id)
                 if lease is None or not await self._attempt(lease) or time.monotonic() >= until:
                     return
         except Exception as error:
@@ -141,7 +142,7 @@ class Deliverer:
     def _keys(self, webhook: WebhookConfig, now: int) -> Sequence[bytes]:
         """What its events are signed with. Raises KeyMissing and SealBroken: this process cannot know it."""
         if webhook.file_name is None:
-            return self._store.webhooks.opened(webhook, now)
+            return self._store.part(Webhooks).opened(webhook, now)
         kept = (self._file or {}).get(webhook.file_name)
         if kept is None:
             raise KeyMissing
@@ -150,13 +151,13 @@ class Deliverer:
     async def _attempt(self, lease: DeliveryLease) -> bool:
         """Make an attempt and record it. Tell whether there may be more to send to the webhook."""
         webhook, record = lease.webhook, lease.record
-        now = await self._store.deliveries.now()
+        now = await self._store.part(Deliveries).now()
         try:
             keys = self._keys(webhook, now)
         except (KeyMissing, SealBroken):
             log.warning("the secrets of %s cannot be opened here: it is left to others", webhook.id)
             self._unable[webhook.id] = time.monotonic() + _UNABLE
-            await self._store.deliveries.let_go(lease, _SOON)
+            await self._store.part(Deliveries).let_go(lease, _SOON)
             return False
         body = body_of(record, webhook.format)
         began = time.monotonic()
@@ -167,12 +168,12 @@ class Deliverer:
         judged = judge(answer, record.tries, self._chance)
         attempt = RecordedAttempt(now, took, answer.status, answer.error, answer.text)
         try:
-            off = await self._store.deliveries.settle(
+            off = await self._store.part(Deliveries).settle(
                 lease, judged.outcome, attempt, again_in=judged.again_in, rests=judged.rests
             )
         except StaleLease:
             return False
         if off is not None:
             log.warning("nothing more is sent to %s: it is %s", webhook.id, off)
-            await self._store.deliveries.tell_that_off(webhook, lease.fence, off)
+            await self._store.part(Deliveries).tell_that_off(webhook, lease.fence, off)
         return judged.outcome is AttemptOutcome.DELIVERED

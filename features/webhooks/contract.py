@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from palaver.store.redis.keys import Key
-from palaver.store.redis.webhook_keys import WebhookKeys
 from palaver.store.scripting.contracts.agents import Absent, TenantErased, TooMany
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.scripting.contracts.wire import Json
 from palaver.vocabulary.durations import Seconds
+
+from .webhook_keys import WebhookKeys
 
 
 class Switch(StrEnum):
@@ -193,3 +194,16 @@ class SettleAttempt(Script[AttemptSettled | Stale]):
     again_in: Seconds
     rests: Seconds
     """Nothing is sent to the webhook for so long: it asked for that."""
+
+
+SCRIPTS: Final = (
+    PutWebhook,
+    RemoveWebhook,
+    MarkRuns,
+    ForgetEvents,
+    QueueDeliveries,
+    ClaimDelivery,
+    SettleAttempt,
+)
+NAMES: Final = (Switch, AttemptOutcome)
+"""Enums that its scripts write as Python does."""

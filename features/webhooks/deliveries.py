@@ -16,27 +16,35 @@ from typing import Final
 from palaver.errors import UNREADABLE, Refused, StaleLease
 from palaver.schemas.webhooks import DeliveryPage, ReplayResult, WebhookDelivery
 from palaver.store.reading.records import instant
-from palaver.store.redis import keys, webhook_keys
-from palaver.store.redis.connection import Connection, now_ms, portions
-from palaver.store.redis.rounds import Rounds
+from palaver.store.redis.connection import now_ms, portions
 from palaver.store.redis.visits import ask_each
-from palaver.store.scripting.contracts import ClaimDelivery, ForgetEvents, QueueDeliveries, SettleAttempt
 from palaver.store.scripting.contracts.replies import Stale
-from palaver.store.scripting.contracts.webhooks import AttemptOutcome, DeliveryClaimed, QueuedDelivery
-from palaver.store.scripting.scripts import Scripts
-from palaver.store.webhooks.delivery_records import (
+from palaver.store.sides import Ground
+from palaver.vocabulary.limits import count_exceeded, limit_of
+from palaver.vocabulary.webhooks import DeliveryState
+
+from . import webhook_keys
+from .contract import (
+    AttemptOutcome,
+    ClaimDelivery,
+    DeliveryClaimed,
+    ForgetEvents,
+    QueuedDelivery,
+    QueueDeliveries,
+    SettleAttempt,
+)
+from .delivery_records import (
     DeliveryRecord,
     RecordedAttempt,
     record_of,
     shown_delivery,
     without_answers,
 )
-from palaver.store.webhooks.webhook_config import WebhookConfig
-from palaver.store.webhooks.webhooks import Webhooks
-from palaver.vocabulary.limits import count_exceeded, limit_of
-from palaver.vocabulary.webhooks import LEASE, OPENAI_TYPES, DeliveryState
+from .terms import LEASE, OPENAI_TYPES
+from .webhook_config import WebhookConfig
+from .webhooks import Webhooks
 
-log = logging.getLogger("palaver.store.webhooks")
+log = logging.getLogger("palaver.features.webhooks")
 
 _EVENTS: Final = 100
 """Events that are taken out of an outbox at once."""
@@ -66,11 +74,11 @@ class DeliveryLease:
 class Deliveries:
     """The deliveries of all webhooks."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, rounds: Rounds, webhooks: Webhooks) -> None:
-        self._redis = redis
-        self._scripts = scripts
-        self._webhooks = webhooks
-        self._rounds = rounds
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._scripts = ground.scripts
+        self._rounds = ground.rounds
+        self._webhooks = Webhooks(ground)
 
     async def now(self) -> int:
         """Redis's clock, in milliseconds."""
@@ -83,17 +91,19 @@ class Deliveries:
     async def shards_with_events(self) -> list[str]:
         """Return the shards that have events in their outboxes; of many shards, among those whose turn it is."""
         shards = self._rounds.turn("outboxes", _LOOKS)
-        numbers = await ask_each(self._redis, shards, lambda pipeline, shard: pipeline.zcard(keys.outboxes(shard)))
+        numbers = await ask_each(
+            self._redis, shards, lambda pipeline, shard: pipeline.zcard(webhook_keys.outboxes(shard))
+        )
         return [shard for shard, (number,) in numbers if number]
 
     async def take_events(self, shard: str) -> int:
         """Make deliveries of events of a shard; return of how many."""
-        names = await self._redis.zrange(keys.outboxes(shard), 0, _OUTBOXES - 1)
+        names = await self._redis.zrange(webhook_keys.outboxes(shard), 0, _OUTBOXES - 1)
         return sum([await self._take_from(shard, name.decode()) for name in names])
 
     async def _take_from(self, shard: str, name: str) -> int:
         owner = name.removesuffix("outbox")
-        tenant, outbox = owner.strip("@:"), keys.outbox(shard, owner)
+        tenant, outbox = owner.strip("@:"), webhook_keys.outbox(shard, owner)
         entries = await self._redis.xrange(outbox, "-", "+", count=_EVENTS)
         # Behind the events: one that was made before an event is among these.
         webhooks = await self._webhooks.configs(tenant)
@@ -106,7 +116,7 @@ class Deliveries:
         await self._scripts.run(
             ForgetEvents(
                 outbox=outbox,
-                outboxes=keys.outboxes(shard),
+                outboxes=webhook_keys.outboxes(shard),
                 outbox_name=name,
                 entries=tuple(entry_id.decode() for entry_id, _ in entries),
             )

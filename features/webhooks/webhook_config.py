@@ -15,7 +15,7 @@ from palaver.store.reading.records import instant, moment
 from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.webhooks import Format
 
-log = logging.getLogger("palaver.store.webhooks")
+log = logging.getLogger("palaver.features.webhooks")
 
 
 @dataclass(frozen=True, slots=True)

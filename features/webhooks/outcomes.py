@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.vocabulary.webhooks import DELAYS, JITTER, LONGEST_WAIT, PATIENT
+from .contract import AttemptOutcome
+from .terms import DELAYS, JITTER, LONGEST_WAIT, PATIENT
 
 _GONE: Final = 410
 

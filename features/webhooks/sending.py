@@ -12,15 +12,16 @@ import httpx
 
 from palaver.errors import ConfigurationError
 from palaver.errors.headers import retry_after
-from palaver.schemas.endpoints import is_listed, webhook_fault
+from palaver.schemas.endpoints import is_listed
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.webhooks import TIMEOUT
+from workers.connections.guarded_resolver import GuardedResolver
+from workers.connections.lookup_threads import LookupsBusy, LookupThreads
+from workers.connections.pool import open_pool
+from workers.connections.transport import AiohttpTransport
 
-from ..connections.guarded_resolver import GuardedResolver
-from ..connections.lookup_threads import LookupsBusy, LookupThreads
-from ..connections.pool import open_pool
-from ..connections.transport import AiohttpTransport
+from .addresses import webhook_fault
 from .outcomes import ReceiverAnswer
+from .terms import TIMEOUT
 
 _REDIRECTS: Final = range(300, 400)
 

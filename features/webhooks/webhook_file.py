@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from palaver.config.toml_file import read_strictly
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import register_secrets
-from palaver.secrets.webhook_secrets import signing_key
 from palaver.vocabulary.webhooks import EventType, Format
+
+from .webhook_secrets import signing_key
 
 _SETTING: Final = "PALAVER_WEBHOOKS"
 _Variable = Annotated[str, StringConstraints(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]

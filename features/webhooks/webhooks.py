@@ -13,28 +13,28 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from palaver.config.settings import Settings
-from palaver.config.webhook_file import FileWebhook
 from palaver.errors import Refused, StateConflict
 from palaver.schemas.webhooks import WebhookChange, WebhookInfo
 from palaver.secrets.sealing import KeyMissing
-from palaver.secrets.webhook_secrets import new_secret, signing_key
-from palaver.store.redis import keys, webhook_keys
-from palaver.store.redis.connection import Connection, now_ms
-from palaver.store.redis.rounds import Rounds
-from palaver.store.scripting.contracts import MarkRuns, PutWebhook, RemoveWebhook
+from palaver.store.redis import keys
+from palaver.store.redis.connection import now_ms
 from palaver.store.scripting.contracts.agents import Absent, TenantErased, TooMany
 from palaver.store.scripting.contracts.replies import RefusalCode
-from palaver.store.scripting.contracts.webhooks import OtherConfig, Switch, WebhookPut
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
-from palaver.store.scripting.scripts import Scripts
-from palaver.store.webhooks.webhook_config import KeptSecret, WebhookConfig, readable, shown_webhook
+from palaver.store.sides import Ground
 from palaver.vocabulary.ids import file_webhook_id, is_id, new_webhook_id, tenant_of
 from palaver.vocabulary.limits import count_exceeded
-from palaver.vocabulary.webhooks import OVERLAP, Format
+from palaver.vocabulary.webhooks import Format
 
-log = logging.getLogger("palaver.store.webhooks")
+from . import webhook_keys
+from .contract import MarkRuns, OtherConfig, PutWebhook, RemoveWebhook, Switch, WebhookPut
+from .terms import OVERLAP
+from .webhook_config import KeptSecret, WebhookConfig, readable, shown_webhook
+from .webhook_file import FileWebhook
+from .webhook_secrets import new_secret, signing_key
+
+log = logging.getLogger("palaver.features.webhooks")
 
 _PLACE: Final = "webhook"
 _OLD: Final = 3
@@ -54,11 +54,11 @@ class WebhookSecret:
 class Webhooks:
     """The webhooks of all tenants."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, rounds: Rounds) -> None:
-        self._redis = redis
-        self._scripts = scripts
-        self._sealer = settings.sealer
-        self._rounds = rounds
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._scripts = ground.scripts
+        self._sealer = ground.settings.sealer
+        self._rounds = ground.rounds
 
     async def create(
         self,

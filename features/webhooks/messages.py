@@ -11,9 +11,11 @@ from typing import Any, Final
 import orjson
 
 from palaver.store.reading.records import instant
-from palaver.store.webhooks.delivery_records import DeliveryRecord
 from palaver.version import __version__
-from palaver.vocabulary.webhooks import OPENAI_TYPES, Format
+from palaver.vocabulary.webhooks import Format
+
+from .delivery_records import DeliveryRecord
+from .terms import OPENAI_TYPES
 
 _AGENT: Final = f"palaver/{__version__}"
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-
-from pydantic import BaseModel
+from collections.abc import Mapping, Sequence
 
 from palaver.errors import FieldError, Refused
 from palaver.operations.acting import check_sees_installation
 from palaver.operations.backend import Backend, Caller, within_deadline
-from palaver.schemas.endpoints import webhook_fault
 from palaver.schemas.webhooks import (
     DeliveryPage,
     MadeWebhook,
@@ -19,26 +15,17 @@ from palaver.schemas.webhooks import (
     WebhookChange,
     WebhookInfo,
     WebhookRequest,
+    WebhookState,
 )
 from palaver.store.fleet.turns import MOST_SHOWN
-from palaver.store.webhooks.webhooks import WebhookSecret
 from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
-from palaver.vocabulary.webhooks import DeliveryState, OffReason
+from palaver.vocabulary.webhooks import DeliveryState
 
-
-class WebhookState(BaseModel):
-    """A webhook that has something to be sent, that fails, or that is off."""
-
-    id: str
-    tenant: str
-    """The name of its tenant."""
-    pending: int
-    """Deliveries that have not ended."""
-    due_seconds: float
-    """The time for which the next attempt has been due; 0: it is not yet, or never."""
-    failing_since: datetime | None
-    off_because: OffReason | None
+from .addresses import webhook_fault
+from .backlog import WebhookBacklogs
+from .deliveries import Deliveries
+from .webhooks import Webhooks, WebhookSecret
 
 
 async def create_webhook(backend: Backend, request: WebhookRequest, caller: Caller) -> MadeWebhook:
@@ -51,7 +38,7 @@ async def create_webhook(backend: Backend, request: WebhookRequest, caller: Call
     """
     _check_url(backend, request.url)
     made = await within_deadline(
-        backend.store.webhooks.create(
+        backend.store.part(Webhooks).create(
             caller.tenant,
             request.url,
             types=request.types,
@@ -65,12 +52,12 @@ async def create_webhook(backend: Backend, request: WebhookRequest, caller: Call
 
 async def list_webhooks(backend: Backend, caller: Caller) -> Sequence[WebhookInfo]:
     """Return the webhooks of the caller's tenant, the oldest first."""
-    return await within_deadline(backend.store.webhooks.list(caller.tenant))
+    return await within_deadline(backend.store.part(Webhooks).list(caller.tenant))
 
 
 async def read_webhook(backend: Backend, webhook_id: str) -> WebhookInfo:
     """Return a webhook. Raises Refused: there is none, for this caller."""
-    return await within_deadline(backend.store.webhooks.get(webhook_id))
+    return await within_deadline(backend.store.part(Webhooks).get(webhook_id))
 
 
 async def change_webhook(backend: Backend, webhook_id: str, change: WebhookChange) -> WebhookInfo:
@@ -82,7 +69,7 @@ async def change_webhook(backend: Backend, webhook_id: str, change: WebhookChang
     """
     if change.url is not None:
         _check_url(backend, change.url)
-    return await within_deadline(backend.store.webhooks.change(webhook_id, change))
+    return await within_deadline(backend.store.part(Webhooks).change(webhook_id, change))
 
 
 async def rotate_webhook(backend: Backend, webhook_id: str, overlap: int) -> MadeWebhook:
@@ -92,7 +79,7 @@ async def rotate_webhook(backend: Backend, webhook_id: str, overlap: int) -> Mad
         Refused: there is none, for this caller; ``webhook_of_file``; ``no_secret_key``.
         NotDurable, StoreUnavailable: it was not made, or not safely.
     """
-    return _with_secret(await within_deadline(backend.store.webhooks.rotate(webhook_id, overlap)))
+    return _with_secret(await within_deadline(backend.store.part(Webhooks).rotate(webhook_id, overlap)))
 
 
 async def remove_webhook(backend: Backend, webhook_id: str) -> None:
@@ -102,7 +89,7 @@ async def remove_webhook(backend: Backend, webhook_id: str) -> None:
         Refused: there is none, for this caller; ``webhook_of_file``.
         NotDurable, StoreUnavailable: it may be there still.
     """
-    await within_deadline(backend.store.webhooks.remove(webhook_id))
+    await within_deadline(backend.store.part(Webhooks).remove(webhook_id))
 
 
 async def list_deliveries(
@@ -116,7 +103,9 @@ async def list_deliveries(
     if len(cursor or "") > limit_of("cursor"):
         count_exceeded("cursor")
         raise Refused("invalid_cursor", "The cursor is longer than any that a list of deliveries gave.")
-    return await within_deadline(backend.store.deliveries.page(webhook_id, state=state, limit=limit, cursor=cursor))
+    return await within_deadline(
+        backend.store.part(Deliveries).page(webhook_id, state=state, limit=limit, cursor=cursor)
+    )
 
 
 async def replay_deliveries(backend: Backend, webhook_id: str, request: ReplayRequest) -> ReplayResult:
@@ -128,7 +117,7 @@ async def replay_deliveries(backend: Backend, webhook_id: str, request: ReplayRe
     named, since = request.deliveries, request.since
     if (named is None) == (since is None):
         raise Refused.of_faults([FieldError("/deliveries", "missing", "name deliveries, or give a time in `since`")])
-    deliveries = backend.store.deliveries
+    deliveries = backend.store.part(Deliveries)
     if named is not None:
         return await within_deadline(deliveries.replay(webhook_id, named))
     assert since is not None
@@ -151,7 +140,7 @@ async def read_webhooks(backend: Backend) -> list[WebhookState]:
     """
     check_sees_installation()
     store = backend.store
-    known = await within_deadline(store.webhook_backlogs.read(limit_of("webhooks_measured")))
+    known = await within_deadline(store.part(WebhookBacklogs).read(limit_of("webhooks_measured")))
     shown = [each for each in known if each.pending or each.state != "on"][:MOST_SHOWN]
     if not shown:
         return []
@@ -176,3 +165,8 @@ def _check_url(backend: Backend, url: str) -> None:
 
 def _with_secret(made: WebhookSecret) -> MadeWebhook:
     return MadeWebhook(**made.webhook.model_dump(), secret=made.secret)
+
+
+async def in_queues(backend: Backend) -> Mapping[str, Sequence[WebhookState]]:
+    """Return what `GET /v1/queues` says of webhooks. Raises as `read_webhooks`."""
+    return {"webhooks": await read_webhooks(backend)}

@@ -14,9 +14,11 @@ from palaver.schemas.webhooks import DeliveryAttempt, WebhookDelivery
 from palaver.store.reading.records import instant, moment
 from palaver.store.redis.connection import StreamEntry
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.webhooks import TYPE_OF_STATUS, DeliveryState
+from palaver.vocabulary.webhooks import DeliveryState
 
-log = logging.getLogger("palaver.store.webhooks")
+from .terms import TYPE_OF_STATUS
+
+log = logging.getLogger("palaver.features.webhooks")
 
 _ANSWERS: Final = 3
 """Attempts of a delivery whose answers are kept."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Final, get_args
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from palaver.cli.commands import CommandGroup
 from palaver.cli.connection import Api, say
 from palaver.cli.layout import print_list
 from palaver.cli.tables import console, since
@@ -156,3 +157,22 @@ def _show_deliveries(to: Console, found: list[WebhookDelivery]) -> None:
         coming = moment(each.next_attempt_at) if each.next_attempt_at else ""
         rows.append((each.id, each.type, since(to, each.created_at), each.state, str(len(each.attempts)), said, coming))
     print_list(to, ("DELIVERY", "TYPE", "CREATED", "STATE", "ATTEMPTS", "LAST", "NEXT"), rows, texts=1)
+
+
+COMMANDS: Final = (
+    CommandGroup(
+        "webhooks",
+        "Be told of what becomes of runs: make webhooks, and look at their deliveries.",
+        {
+            "create": create,
+            "list": list_webhooks,
+            "show": show,
+            "enable": enable,
+            "disable": disable,
+            "rotate": rotate,
+            "delete": delete,
+            "deliveries": deliveries,
+            "replay": replay,
+        },
+    ),
+)

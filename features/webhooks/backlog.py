@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast, get_args
 
-from redis.exceptions import ConnectionError
-
-from palaver.config.settings import Settings
 from palaver.store.reading.records import moment
-from palaver.store.redis import keys, webhook_keys
-from palaver.store.redis.connection import Connection, Pipeline, now_ms
+from palaver.store.redis.connection import now_ms
 from palaver.store.redis.visits import ask_each, whole
+from palaver.store.sides import Ground
 from palaver.telemetry.exposition import Samples, Values
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.webhooks import AttemptResult, OffReason, WebhookCondition
+
+from . import webhook_keys
 
 _PAGE: Final = 200
 """Webhooks that are read at once."""
@@ -48,9 +48,9 @@ class WebhookBacklog:
 class WebhookBacklogs:
     """The backlogs of all webhooks."""
 
-    def __init__(self, redis: Connection, settings: Settings) -> None:
-        self._redis = redis
-        self._shards = all_shards(settings.shards)
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._shards = all_shards(ground.settings.shards)
 
     async def read(self, most: int) -> Sequence[WebhookBacklog]:
         """Return webhooks, those first whose attempt has been due for longest, ``most`` of them."""
@@ -76,18 +76,13 @@ class WebhookBacklogs:
 
     async def samples(self) -> Samples:
         """Return what metrics say of webhooks."""
-        names = [webhook_keys.WEBHOOKS_COUNTS, *map(keys.outboxes, self._shards)]
-
-        def put(pipeline: Pipeline, name: keys.Key) -> None:
-            if name == webhook_keys.WEBHOOKS_COUNTS:
-                pipeline.hgetall(name)
-            else:
-                pipeline.zrange(name, 0, 0, withscores=True)
-
-        found = dict(whole(names, await ask_each(self._redis, names, put)))
-        if webhook_keys.WEBHOOKS_COUNTS not in found:
-            raise ConnectionError("the server that has the counts of webhooks is away")
-        (counts,), *first = found.values()
+        names = [webhook_keys.outboxes(shard) for shard in self._shards]
+        # Where the server of the counts is away, there are no samples at all.
+        counts, found = await asyncio.gather(
+            self._redis.hgetall(webhook_keys.WEBHOOKS_COUNTS),
+            ask_each(self._redis, names, lambda pipeline, name: pipeline.zrange(name, 0, 0, withscores=True)),
+        )
+        first = [reply for _, reply in whole(names, found)]
         now, known = await now_ms(self._redis), await self.read(limit_of("webhooks_measured"))
         untaken = [(now - since) / 1000 for (pairs,) in first for _, since in pairs]
         states = Counter(each.state for each in known)

@@ -7,7 +7,12 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver import operations
+from api.http.answers import answer
+from api.http.audit import detail
+from api.http.queries import Number, Query
+from api.kit.signatures import InPath
+from api.native.dialect import NATIVE
+from api.native.links import location_of, next_page
 from palaver.operations import Backend, Caller
 from palaver.schemas.fields import Strict
 from palaver.schemas.webhooks import (
@@ -20,18 +25,12 @@ from palaver.schemas.webhooks import (
     WebhookList,
     WebhookRequest,
 )
-from palaver.vocabulary.webhooks import OVERLAP, DeliveryState
+from palaver.vocabulary.webhooks import DeliveryState
 
-from ..http.answers import answer
-from ..http.audit import detail
-from ..http.queries import Number, Query
-from ..kit.signatures import InPath
-from .dialect import NATIVE
-from .links import location_of, next_page
+from . import keeping
+from .terms import OVERLAP
 
-WebhookId = Annotated[
-    str, InPath("The webhook's id.", look=lambda backend, id, _: operations.read_webhook(backend, id))
-]
+WebhookId = Annotated[str, InPath("The webhook's id.", look=lambda backend, id, _: keeping.read_webhook(backend, id))]
 _CHANGING: Final = ("webhook_not_found", "webhook_of_file", "not_durable")
 
 
@@ -72,7 +71,7 @@ class DeliveriesQuery(Query):
 )
 async def create_webhook(backend: Backend, caller: Caller, body: WebhookRequest) -> Response:
     """It hears of runs that are submitted from now on. Events are signed as Standard Webhooks says."""
-    made = await operations.create_webhook(backend, body, caller)
+    made = await keeping.create_webhook(backend, body, caller)
     detail(webhook=made.id)
     return answer(made, 201, location_of(f"/v1/webhooks/{made.id}"))
 
@@ -87,7 +86,7 @@ async def create_webhook(backend: Backend, caller: Caller, body: WebhookRequest)
 )
 async def list_webhooks(backend: Backend, caller: Caller) -> Response:
     """Each with the numbers of its deliveries, and whether it is on."""
-    return answer(WebhookList(data=[*await operations.list_webhooks(backend, caller)]))
+    return answer(WebhookList(data=[*await keeping.list_webhooks(backend, caller)]))
 
 
 @NATIVE.route(
@@ -101,7 +100,7 @@ async def list_webhooks(backend: Backend, caller: Caller) -> Response:
 )
 async def read_webhook(backend: Backend, webhook_id: WebhookId) -> Response:
     """Read how it fares, and what it hears of."""
-    return answer(await operations.read_webhook(backend, webhook_id))
+    return answer(await keeping.read_webhook(backend, webhook_id))
 
 
 @NATIVE.route(
@@ -116,7 +115,7 @@ async def read_webhook(backend: Backend, webhook_id: WebhookId) -> Response:
 )
 async def change_webhook(backend: Backend, webhook_id: WebhookId, body: WebhookChange) -> Response:
     """A field that is left out stays as it is. Deliveries that are pending go to the new address."""
-    return answer(await operations.change_webhook(backend, webhook_id, body))
+    return answer(await keeping.change_webhook(backend, webhook_id, body))
 
 
 @NATIVE.route(
@@ -131,7 +130,7 @@ async def change_webhook(backend: Backend, webhook_id: WebhookId, body: WebhookC
 )
 async def rotate_webhook(backend: Backend, webhook_id: WebhookId, body: SecretRotation = _DEFAULT) -> Response:
     """Both sign each event until `overlap` seconds are over: receivers take the new one when they are ready."""
-    return answer(await operations.rotate_webhook(backend, webhook_id, body.overlap))
+    return answer(await keeping.rotate_webhook(backend, webhook_id, body.overlap))
 
 
 @NATIVE.route(
@@ -145,7 +144,7 @@ async def rotate_webhook(backend: Backend, webhook_id: WebhookId, body: SecretRo
 )
 async def remove_webhook(backend: Backend, webhook_id: WebhookId) -> Response:
     """Pending deliveries are not sent any more; an attempt that is under way may arrive yet."""
-    await operations.remove_webhook(backend, webhook_id)
+    await keeping.remove_webhook(backend, webhook_id)
     return Response(status_code=204)
 
 
@@ -160,9 +159,7 @@ async def remove_webhook(backend: Backend, webhook_id: WebhookId) -> Response:
 )
 async def list_deliveries(backend: Backend, webhook_id: WebhookId, query: DeliveriesQuery) -> Response:
     """Each with its attempts: when, how long, the status, and the first KiB of the answer."""
-    page = await operations.list_deliveries(
-        backend, webhook_id, state=query.state, limit=query.limit, cursor=query.cursor
-    )
+    page = await keeping.list_deliveries(backend, webhook_id, state=query.state, limit=query.limit, cursor=query.cursor)
     return answer(page, headers=next_page(f"/v1/webhooks/{webhook_id}/deliveries", query, cursor=page.next_cursor))
 
 
@@ -181,4 +178,4 @@ async def list_deliveries(backend: Backend, webhook_id: WebhookId, query: Delive
 )
 async def replay_deliveries(backend: Backend, webhook_id: WebhookId, body: ReplayRequest) -> Response:
     """Make deliveries again: those that are named, or those of a time. None is made that is pending already."""
-    return answer(await operations.replay_deliveries(backend, webhook_id, body))
+    return answer(await keeping.replay_deliveries(backend, webhook_id, body))

@@ -1,6 +1,7 @@
 """Keys of webhooks.
 
-Webhooks share a hash tag; there are none of these keys where there were no webhooks.
+Webhooks share a hash tag, and what they are to hear stands where the run is; there are none of these keys where there
+were no webhooks. Where a tenant has some, the field ``<owner>webhooks`` of `palaver.store.redis.keys.caps` is a number.
 
 {palaver:webhooks}:tenants  hash    a number for each tenant that has some, by its tag                     no TTL
 {palaver:webhooks}:of:<tag> zset    the webhooks of a tenant by time of creation                           no TTL
@@ -11,6 +12,8 @@ Webhooks share a hash tag; there are none of these keys where there were no webh
 {palaver:webhooks}:listed:<id> zset  all of its deliveries, by since when they are there                   no TTL
 {palaver:webhooks}:ended:<id> zset  those that are not pending, by since when                              no TTL
 {palaver:webhooks}:records:<id> hash  the record of each delivery, JSON                                    no TTL
+{p00}:<owner>outbox stream  what webhooks of an owner are to hear and nobody took yet              TTL: retention
+{p00}:outboxes     zset     those that have entries, by since when                               no TTL
 {palaver:webhooks}:erasure:<tag> hash  what was erased of them: none is put any more                   TTL: a day
 """
 
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from palaver.store.redis.keys import Key
+from palaver.store.redis.keys import DEFAULT_TENANT, Key, Owner
 from palaver.store.redis.reach import reached
 
 _WEBHOOKS: Final = "{palaver:webhooks}"
@@ -64,3 +67,13 @@ def webhooks(tag: str) -> str:
 def webhooks_erasure(tag: str) -> str:
     """The count of what was erased of a tenant's webhooks."""
     return f"{_WEBHOOKS}:erasure:{tag}"
+
+
+def outbox(shard: str, of: Owner = DEFAULT_TENANT) -> str:
+    """The events that the webhooks of an owner are to hear."""
+    return f"{{p{shard}}}:{of}outbox"
+
+
+def outboxes(shard: str) -> str:
+    """The outboxes that have entries, without the hash tag."""
+    return f"{{p{shard}}}:outboxes"

@@ -1,0 +1,19 @@
+"""Webhooks: addresses of a tenant that hear what becomes of its runs (ADR 0118)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from palaver.feature import Feature
+
+FEATURE: Final = Feature(
+    __name__,
+    hash_tag="{palaver:webhooks}",
+    scripts="contract:SCRIPTS",
+    names="contract:NAMES",
+    store="belongings:STORE_SIDE",
+    loops="delivering:loops",
+    queues="keeping:in_queues",
+    routes="routes",
+    commands="commands:COMMANDS",
+)

@@ -1,1 +1,0 @@
-"""Webhooks: what they are to hear, what was sent to each, and what is to be sent next."""
