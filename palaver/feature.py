@@ -61,8 +61,10 @@ class Feature:
     routes: str | None = None
     """A module that adds routes to the native dialect, or to one of its own; without an attribute."""
     commands: str | None = None
-    """A tuple of `palaver.cli.commands.CommandGroup`. Imported for its help, and when a command is asked for that the
-    core does not have."""
+    """A tuple of `palaver.cli.commands.CommandGroup` and `Program`. Imported for its help, and when a command is asked
+    for that the core does not have."""
+    variables: tuple[str, ...] = ()
+    """Variables of the environment that it reads and that are no settings of the core, by their whole names."""
 
     @property
     def due(self) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from palaver.config.exits import written_out
-from palaver.config.roles import PROGRAMS, ROLES, become, become_program
+from palaver.config.roles import PROGRAMS, ROLES, become, become_module, become_program
 
 __all__ = ["main"]
 
@@ -72,10 +72,12 @@ def _command() -> Callable[[], object]:
 
         return up
     try:
-        from palaver.cli.app import app
+        from palaver.cli.app import app, program_of
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
         print(f"palaver: the command needs {error.name}: pip install 'palaver[cli]'", file=sys.stderr)
         sys.exit(2)
+    if sys.argv[1:2] and (program := program_of(sys.argv[1])):
+        become_module(program.name, program.module, sys.argv[2:])
     return app

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
 from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, statistics
-from palaver.cli.commands import CommandGroup
+from palaver.cli.commands import CommandGroup, Program
 from palaver.cli.up import up
 from palaver.config.roles import PROGRAMS, ROLES
 from palaver.feature import brought
@@ -55,11 +55,30 @@ class _AllCommands(WholeHelp):
         if self._whole:
             return
         self._whole = True
-        order = [*self.commands]
-        for group in (each for groups in brought("commands") for each in groups):
-            order.insert(len(order) if group.after is None else order.index(group.after) + 1, group.name)
-            self.commands[group.name] = typer.main.get_group(_grouped(group))
-        self.commands = {name: self.commands[name] for name in order}
+        commands, programs = [*self.commands], {**ROLES, **PROGRAMS}
+        listed = [*programs]
+        for each in _of_features():
+            names = listed if isinstance(each, Program) else commands
+            names.insert(len(names) if each.after is None else names.index(each.after) + 1, each.name)
+            if isinstance(each, Program):
+                programs[each.name] = each.about
+            else:
+                self.commands[each.name] = typer.main.get_group(_grouped(each))
+        self.commands = {name: self.commands[name] for name in commands}
+        lines = "\n".join(f"  {name:<10} {programs[name]}" for name in listed)
+        self.epilog = f"\b\nOn a server (`palaver worker --help` has the options of a worker):\n{lines}"
+
+
+def _of_features() -> Iterator[CommandGroup | Program]:
+    for each in brought("commands"):
+        yield from each
+
+
+def program_of(word: str) -> Program | None:
+    """Return the program of a feature that a word names; None if it names a command of the core, or an option."""
+    if word.startswith("-") or word in _LEADS or word in _NAMES:
+        return None
+    return next((each for each in _of_features() if isinstance(each, Program) and each.name == word), None)
 
 
 def ungrouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -93,11 +112,9 @@ def _option(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
 
-_ROLES: Final = "\n".join(f"  {role:<10} {sentence}" for role, sentence in {**ROLES, **PROGRAMS}.items())
 app: Final = typer.Typer(
     name="palaver",
     help="Run agent conversations: submit, watch, decide, stop.",
-    epilog=f"\b\nOn a server (`palaver worker --help` has the options of a worker):\n{_ROLES}",
     cls=_AllCommands,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -137,7 +154,7 @@ def _grouped(group: CommandGroup) -> typer.Typer:
     return made
 
 
-for _group in (
+_GROUPS: Final = (
     CommandGroup(
         "conversations",
         "List, show, rename, tag and delete conversations.",
@@ -154,8 +171,11 @@ for _group in (
         "Keep agents on the server: put, list, show and delete them.",
         {"put": agents.put, "list": agents.list_agents, "show": agents.show, "delete": agents.delete},
     ),
-):
+)
+for _group in _GROUPS:
     app.add_typer(_grouped(_group))
+_NAMES: Final = frozenset([*(each.name for each in app.registered_commands), *(group.name for group in _GROUPS)])
+"""The commands of the core."""
 
 
 def _version(requested: bool) -> None:

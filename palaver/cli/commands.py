@@ -1,4 +1,4 @@
-"""The shape of a command that has verbs: those of the core, and those that features bring."""
+"""The shapes of commands that have verbs and of programs: those of the core, and those that features bring."""
 
 from __future__ import annotations
 
@@ -17,3 +17,16 @@ class CommandGroup:
     """The command of each, in the order of its help."""
     after: str | None = None
     """The command of the core that the help lists before it; None: it stands at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program for where workers run, which this process becomes; the help has it among what is on a server."""
+
+    name: str
+    about: str
+    """The sentence of the help."""
+    module: str
+    """The module that is run, by its whole name."""
+    after: str | None = None
+    """The program of the core that the help lists before it; None: it stands at the end."""

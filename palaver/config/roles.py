@@ -34,7 +34,6 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "audit": "Who did what with keys of the API that the store has.",
     "keys": "Keys of the API: `palaver keys create` makes one, and `list`, `rotate` and `revoke` follow.",
     "secrets": "`palaver secrets rotate` seals secrets of conversations with the newest key.",
-    "store": "`palaver store copy` has the store at another server or cluster.",
     "tenants": "`palaver tenants create NAME` makes a tenant; `set`, `show`, `list`, `export` and `erase` follow.",
 }
 """Programs for where workers run that serve nothing, and what each of them does."""
@@ -97,8 +96,13 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
 
 def become_program(name: str, arguments: Sequence[str]) -> NoReturn:
     """Replace this process by one of the ``PROGRAMS``. Raises SystemExit, with a sentence, if it is not installed."""
+    become_module(name, _module(f"workers.commands.{name}"), arguments)
+
+
+def become_module(name: str, module: str, arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by ``palaver NAME``, which is this module. Raises SystemExit as `become_program`."""
     require_server(f"palaver {name}")
-    os.execv(sys.executable, [sys.executable, "-m", _module(f"workers.commands.{name}"), *arguments])
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
 
 
 def require_server(who: str) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from palaver.config.secret_files import SUFFIX
 from palaver.config.settings import SECRET, Settings
+from palaver.feature import features
 from palaver.vocabulary.names import did_you_mean
 
 PREFIX: Final = "PALAVER_"
@@ -22,10 +23,6 @@ OTHERS: Final[Mapping[str, str]] = {
     "PALAVER_REDIS_PORT": "`palaver up`",
     "PALAVER_MODEL_PORT": "`palaver up`",
     "PALAVER_DATA_DIR": "`palaver up`",
-    "PALAVER_COPY_FROM": "`palaver store copy`",
-    "PALAVER_COPY_FROM_FILE": "`palaver store copy`",
-    "PALAVER_COPY_TO": "`palaver store copy`",
-    "PALAVER_COPY_TO_FILE": "`palaver store copy`",
     "PALAVER_IMAGE": "deploy/compose.yaml",
     "PALAVER_REDIS_IMAGE": "deploy/compose.yaml",
     "PALAVER_TOOL_QUEUE": "deploy/compose.yaml",
@@ -43,7 +40,7 @@ OTHERS: Final[Mapping[str, str]] = {
     "PALAVER_CHAOS_SEED": "tests",
     "PALAVER_CI_DATA_DIR": "CI",
 }
-"""Variables that are no `Settings`, and who reads them."""
+"""Variables of the core that are no `Settings`, and who reads them."""
 
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
 """Matches the variables that Kubernetes sets in every container for a service that is named ``palaver-…``."""
@@ -52,7 +49,8 @@ _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP
 def variables() -> frozenset[str]:
     """Return every variable of the environment that anything in Palaver reads."""
     files = (PREFIX + name.upper() + SUFFIX for name in SECRET)
-    return frozenset(PREFIX + name.upper() for name in Settings.model_fields).union(OTHERS, files)
+    theirs = (name for feature in features().values() for name in feature.variables)
+    return frozenset(PREFIX + name.upper() for name in Settings.model_fields).union(OTHERS, files, theirs)
 
 
 def unread(environment: Mapping[str, str], own: frozenset[str] = frozenset()) -> list[str]:

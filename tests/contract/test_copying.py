@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from features.store_copy.parts import StorePart, part_of
+from features.store_copy.places import NAME, RIGHTS
+from features.store_copy.program import main
 from palaver.config.settings import Settings
 from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
-from palaver.store.copying.parts import StorePart, part_of
-from palaver.store.copying.places import NAME, RIGHTS
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import fleet_keys, keys
 from palaver.vocabulary.ids import MAX_SHARDS, all_shards, new_run_id
@@ -26,7 +27,6 @@ from tests.contract.belongings import kinds
 from tests.redis_cluster import RedisCluster
 from tests.store_copies import connected, everything, fill
 from tests.waiting import eventually
-from workers.commands.store import main
 
 pytestmark = pytest.mark.process
 LARGE = 700

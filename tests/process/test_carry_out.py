@@ -42,22 +42,28 @@ _TODAY: Final = _FOLDERS[date.today().toordinal() % len(_FOLDERS)]
 """The one that is carried out in a usual run: each takes seconds."""
 _PROGRAM: Final = """
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 from typer.main import get_command
 from palaver.api.app import create_app
 from palaver.cli.app import app
+from palaver.config.variables import variables
 from palaver.feature import features
 from palaver.store.scripting.additions import all_scripts
 from palaver.store.server.needs import needs
 from palaver.workers.sources.guests import kinds_of_sources
 from palaver.workers.steps import step
 
+with redirect_stdout(StringIO()) as said:
+    get_command(app).main(["--help"], standalone_mode=False, max_content_width=1000, terminal_width=1000)
 print(json.dumps({
-    "commands": get_command(app).list_commands(None),
     "features": sorted(features()),
+    "help": said.getvalue().splitlines(),
     "paths": sorted(create_app().openapi()["paths"]),
     "rights": sorted({word for line in needs("api", ["store"]) for word in line if word.startswith("{palaver:")}),
     "scripts": sorted(script.name for script in all_scripts()),
     "sources": sorted(kinds_of_sources()),
+    "variables": sorted(variables()),
 }))
 """
 """Says what an installation has."""
@@ -113,7 +119,9 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, whole: Any, tmp_path: Pat
     assert left["paths"] == [path for path in whole["paths"] if not path.startswith(_PATHS.get(name, ()))]
     feature = features().get(name)
     commands = {each.name for each in feature.load(feature.commands)} if feature and feature.commands else set()
-    assert left["commands"] == [each for each in whole["commands"] if each not in commands]
+    assert left["help"] == [line for line in whole["help"] if not commands.intersection(line.split()[:1])]
+    variables = feature.variables if feature else ()
+    assert left["variables"] == [each for each in whole["variables"] if each not in variables]
     tag = f"{feature.hash_tag}:preflight" if feature and feature.hash_tag else None
     assert left["rights"] == [each for each in whole["rights"] if each != tag]
     source = feature.source[0] if feature and feature.source else None
@@ -128,4 +136,5 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     for beginnings in _PATHS.values():
         assert all(any(path.startswith(beginning) for path in whole["paths"]) for beginning in beginnings)
     assert whole["sources"] == ["celery", "http", "mcp"]
-    assert {*whole["commands"]} > {"batch", "schedules"}
+    assert {line.split()[0] for line in whole["help"] if line} > {"batch", "schedules", "store"}
+    assert {*whole["variables"]} > {"PALAVER_COPY_FROM"}

@@ -13,7 +13,7 @@ from typer.main import get_command
 from features.batches.batch_keys import BATCHES_DUE
 from features.schedules.schedule_keys import SCHEDULES_DUE
 from palaver import feature
-from palaver.cli.app import app
+from palaver.cli.app import app, program_of
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
 from palaver.feature import Feature, features
@@ -92,6 +92,7 @@ def test_a_server_that_an_agent_names_wants_a_feature(monkeypatch: pytest.Monkey
 def test_a_command_of_the_core_asks_for_no_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palaver.cli.app.brought", lambda part: pytest.fail(part))
     get_command(app).main(["runs", "--help"], standalone_mode=False)
+    assert [program_of(word) for word in ("runs", "show", "agents", "--help")] == [None] * 4
     with pytest.raises(pytest.fail.Exception, match="commands"):
         get_command(app).main(["--help"], standalone_mode=False)
 

@@ -24,9 +24,10 @@ from redis.exceptions import (
 from palaver.config.brokers import user_of
 from palaver.config.clusters import is_cluster
 from palaver.errors import Refused, StoreUnavailable
-from palaver.store.copying.values import Command
 from palaver.store.redis.connection import is_absent, is_closed
 from palaver.store.redis.pools import client_of
+
+from .values import Command
 
 NAME: Final = "palaver-store-copy"
 """The beginning of the names of connections, as servers list them."""

@@ -19,8 +19,9 @@ from palaver.config.secret_files import secret_of
 from palaver.config.server_urls import known_server
 from palaver.errors import Refused, StoreUnavailable
 from palaver.secrets.redaction import passwords_of, register_secrets
-from palaver.store.copying.copying import Copying, CopyReceipt
-from palaver.store.copying.places import CopyPlace
+
+from .copying import Copying, CopyReceipt
+from .places import CopyPlace
 
 _FROM: Final = "PALAVER_COPY_FROM"
 _TO: Final = "PALAVER_COPY_TO"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from palaver.store.copying.places import NAME, CopyPlace
 from palaver.store.redis import fleet_keys
+
+from .places import NAME, CopyPlace
 
 _OURS: Final = "palaver"
 _USERS: Final = ("palaver-api", "palaver-worker")

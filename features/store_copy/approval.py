@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from palaver.errors import Refused
-from palaver.store.copying.fleets import fleet_of, servers_of
-from palaver.store.copying.parts import part_of
-from palaver.store.copying.places import CopyPlace
 from palaver.store.redis import keys
 from palaver.vocabulary.ids import MAX_SHARDS, all_shards
+
+from .fleets import fleet_of, servers_of
+from .parts import part_of
+from .places import CopyPlace
 
 _EMPTY_IT: Final = "empty it if nobody needs what it has (FLUSHDB, of a cluster at each master), or name another one"
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from palaver.errors import Refused
-from palaver.store.copying.approval import approve
-from palaver.store.copying.fleets import fleet_of, scripts_run, servers_of
-from palaver.store.copying.parts import MOST_LEFT, StorePart, beginning_of, kind_in, part_of, shard_in
-from palaver.store.copying.places import CopyPlace
-from palaver.store.copying.values import KINDS, NOTHING, Command, Value, changes, glance_at
 from palaver.store.redis.connection import portions
+
+from .approval import approve
+from .fleets import fleet_of, scripts_run, servers_of
+from .parts import MOST_LEFT, StorePart, beginning_of, kind_in, part_of, shard_in
+from .places import CopyPlace
+from .values import KINDS, NOTHING, Command, Value, changes, glance_at
 
 _AT_ONCE: Final = 100
 """Keys that are looked at together."""

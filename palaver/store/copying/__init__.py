@@ -1,1 +1,0 @@
-"""Copies of a whole store at another server or cluster."""
