@@ -60,6 +60,8 @@ class Feature:
     that an agent names itself."""
     routes: str | None = None
     """A module that adds routes to the native dialect, or to one of its own; without an attribute."""
+    problems: str | None = None
+    """The codes of problems that the API answers with for it, each a `palaver.errors.problem_codes.ProblemCode`."""
     commands: str | None = None
     """A tuple of `palaver.cli.commands.CommandGroup` and `Program`. Imported for its help, and when a command is asked
     for that the core does not have."""
@@ -97,6 +99,7 @@ def brought(
         "checks",
         "own_servers",
         "routes",
+        "problems",
         "commands",
     ],
 ) -> Iterator[Any]:

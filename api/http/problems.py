@@ -24,13 +24,11 @@ from palaver.errors import (
     StateConflict,
     StoreUnavailable,
     TimePassed,
-    UnknownAgent,
-    UnknownBatch,
-    UnknownConversation,
-    UnknownRun,
-    UnknownSchedule,
+    UnknownRecord,
     classify,
 )
+from palaver.errors.problem_codes import ProblemCode
+from palaver.feature import brought
 from palaver.operations import InsufficientScope, InvalidKey, IssuerUnavailable
 
 RETRY_AFTER: Final = 2
@@ -41,6 +39,10 @@ _SILENT: Final = frozenset({"store_unavailable", "store_timeout"})
 """Seconds after which a client may try again where a limit is reached: runs must end before there is room."""
 _log = logging.getLogger("palaver.api")
 
+OF_FEATURES: Final[Mapping[str, ProblemCode]] = MappingProxyType(
+    {code: each for codes in brought("problems") for code, each in codes.items()}
+)
+"""The codes of features that are installed."""
 CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
     {
         "malformed_json": (400, "The body is not JSON"),
@@ -68,12 +70,9 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "not_found": (404, "There is nothing here"),
         "key_not_found": (404, "There is no such key"),
         "tenant_not_found": (404, "There is no such tenant"),
-        "webhook_not_found": (404, "There is no such webhook"),
         "run_not_found": (404, "There is no such run"),
         "conversation_not_found": (404, "There is no such conversation"),
         "agent_not_found": (404, "There is no such agent"),
-        "schedule_not_found": (404, "There is no such schedule"),
-        "batch_not_found": (404, "There is no such batch"),
         "method_not_allowed": (405, "The method does not apply here"),
         "not_acceptable": (406, "None of the accepted media types is offered"),
         "request_timeout": (408, "The request did not arrive in time"),
@@ -101,18 +100,10 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "digest_mismatch": (409, "The decision is about another call"),
         "not_paused": (409, "The run is not paused"),
         "agents_full": (409, "There are too many agents"),
-        "schedules_full": (409, "There are too many schedules"),
-        "webhooks_full": (409, "There are too many webhooks"),
-        "webhook_of_file": (409, "The webhook is the operator's"),
-        "batches_full": (409, "There are too many batches"),
-        "batch_full": (409, "The batch has too many items or runs"),
-        "batch_offset": (409, "The items do not go on where the others end"),
-        "batch_active": (409, "The batch has not ended"),
         "tenant_erased": (409, "The tenant is being erased, or was"),
         "default_tenant": (409, "The default tenant stays"),
         "action_expired": (410, "The time for the action is over"),
         "agent_changed": (412, "The agent is not as the request expects"),
-        "schedule_changed": (412, "The schedule is not as the request expects"),
         "payload_too_large": (413, "The body is too large"),
         "uri_too_long": (414, "The URL is too long"),
         "unsupported_media_type": (415, "The body must be application/json"),
@@ -153,6 +144,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "store_nearly_full": (503, "The store is nearly full"),
         "too_many_watchers": (503, "Too many clients are watching"),
         "too_many_connections": (503, "Too many clients are connected"),
+        **{code: (each.status, each.title) for code, each in OF_FEATURES.items()},
     }
 )
 """Every code: its status and its title."""
@@ -198,16 +190,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             # Codes of single faults are more than those of problems.
             code = error.code if error.code in CODES else "validation_error"
             return Problem(code, error.detail, faults=error.faults, run_id=error.run_id)
-        case UnknownRun():
-            return Problem("run_not_found", _sentence(error))
-        case UnknownConversation():
-            return Problem("conversation_not_found", _sentence(error))
-        case UnknownAgent():
-            return Problem("agent_not_found", _sentence(error))
-        case UnknownBatch():
-            return Problem("batch_not_found", _sentence(error))
-        case UnknownSchedule():
-            return Problem("schedule_not_found", _sentence(error))
+        case UnknownRecord():
+            return Problem(error.code, _sentence(error))
         case IdempotencyMismatch():
             return Problem("idempotency_key_reused", "Use a new key for another request.")
         case StateConflict():

@@ -13,5 +13,6 @@ FEATURE: Final = Feature(
     store="belongings:STORE_SIDE",
     planned="runner:BatchRunner",
     routes="routes",
+    problems="problems:PROBLEMS",
     commands="commands:COMMANDS",
 )

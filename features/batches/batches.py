@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never, get_args
 
 import orjson
 
-from palaver.errors import UNREADABLE, CorruptRecord, IdempotencyMismatch, StateConflict, UnknownBatch
+from palaver.errors import UNREADABLE, CorruptRecord, IdempotencyMismatch, StateConflict
 from palaver.schemas.batches import AgentTotals, Batch, BatchHead, BatchItem, BatchResult, BatchVerb, CellStatus
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.models import AgentSpec
@@ -27,6 +27,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from . import batch_keys
 from .contract import AppendItems, BatchMade, ChangeBatch, CreateBatch, ItemsAppended, OffsetWrong, RemoveBatch
+from .problems import UnknownBatch
 
 _PARTS: Final = limit_of("batch_cells") // limit_of("batch_part") + 1
 _ABANDONED: Final = f"No items came for {limit_of('batch_open') // 3600} hours, and none of them was the last."

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from palaver.errors import UnknownBatch
 from palaver.store.redis.keys import Key
 from palaver.store.sides import ListedSide, Part, Placed
 
 from . import batch_keys
 from .batches import PAGE, Batches
+from .problems import UnknownBatch
 
 _BATCHES: Final = 50
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from secrets import token_hex
 from typing import Final
 
-from palaver.errors import FieldError, Refused, UnknownBatch
+from palaver.errors import FieldError, Refused
 from palaver.operations.admission import admit_submission, refuse
 from palaver.operations.admission.judging import input_faults, ordered_faults
 from palaver.operations.admission.places import below
@@ -20,6 +20,7 @@ from palaver.schemas.models import AgentSpec, Submission
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .batches import Batches, BatchOrder
+from .problems import UnknownBatch
 
 _GOING_ON: Final = frozenset({"open", "running", "cancelling"})
 _ID: Final = re.compile(r"batch_[0-9a-f]{24}")

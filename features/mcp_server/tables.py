@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from api.http.problems import CODES
+from api.http.problems import CODES, OF_FEATURES
 from api.kit.dialects import ClosedTable
+from palaver.errors.problem_codes import ProblemCode
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 
@@ -95,6 +97,25 @@ def _rows(refusal: McpRefusal | None, rpc: int, codes: str) -> dict[str, Row]:
     return dict.fromkeys(codes.split(), Row(refusal, rpc))
 
 
+def _row(problem: ProblemCode) -> Row:
+    """A problem that a feature brings."""
+    if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Row(None, INTERNAL)
+    if problem.full:
+        return Row(McpRefusal.LIMIT, INVALID_REQUEST)
+    return Row(_BY_STATUS.get(problem.status, McpRefusal.INVALID_INPUT), INVALID_REQUEST)
+
+
+_BY_STATUS: Final[Mapping[int, McpRefusal]] = MappingProxyType(
+    {
+        HTTPStatus.FORBIDDEN: McpRefusal.NOT_ALLOWED,
+        HTTPStatus.NOT_FOUND: McpRefusal.NOT_FOUND,
+        HTTPStatus.CONFLICT: McpRefusal.CONFLICT,
+        HTTPStatus.GONE: McpRefusal.CONFLICT,
+        HTTPStatus.PRECONDITION_FAILED: McpRefusal.CONFLICT,
+        HTTPStatus.TOO_MANY_REQUESTS: McpRefusal.LIMIT,
+    }
+)
 PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
     {
         **_rows(None, PARSE_ERROR, "malformed_json"),
@@ -123,8 +144,8 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         **_rows(
             McpRefusal.NOT_FOUND,
             INVALID_REQUEST,
-            "run_not_found conversation_not_found agent_not_found schedule_not_found batch_not_found key_not_found "
-            "webhook_not_found tenant_not_found unknown_agent unknown_conversation",
+            "run_not_found conversation_not_found agent_not_found key_not_found "
+            "tenant_not_found unknown_agent unknown_conversation",
         ),
         **_rows(
             McpRefusal.CONFLICT,
@@ -132,15 +153,16 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
             "run_ended run_active conversation_busy conversation_moved_on conversation_changed conversation_revised "
             "conversation_full secrets_broken no_answer nothing_to_condense nothing_to_answer nothing_to_retry "
             "pending_action unknown_action no_pending_action action_already_resolved action_expired wrong_action "
-            "digest_mismatch not_paused agent_changed schedule_changed batch_offset batch_active tenant_erased "
-            "webhook_of_file default_tenant idempotency_key_reused",
+            "digest_mismatch not_paused agent_changed tenant_erased "
+            "default_tenant idempotency_key_reused",
         ),
         **_rows(
             McpRefusal.LIMIT,
             INVALID_REQUEST,
-            "queue_full secrets_full steering_full keys_full agents_full schedules_full batches_full batch_full "
-            "webhooks_full too_many_runs tenant_queue_full store_nearly_full too_many_watchers",
+            "queue_full secrets_full steering_full keys_full agents_full "
+            "too_many_runs tenant_queue_full store_nearly_full too_many_watchers",
         ),
+        **{code: _row(each) for code, each in OF_FEATURES.items()},
     }
 )
 """By code of a problem."""

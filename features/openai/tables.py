@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final
 
-from api.http.problems import CODES
+from api.http.problems import CODES, OF_FEATURES
 from api.kit.dialects import ClosedTable, event_table
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
@@ -47,6 +48,24 @@ def _rows(error: ErrorType, codes: str) -> dict[str, ErrorType]:
     return dict.fromkeys(codes.split(), error)
 
 
+def _error_type(status: int) -> ErrorType:
+    """The type of a problem that a feature brings."""
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ErrorType.SERVER
+    return _BY_STATUS.get(status, ErrorType.INVALID_REQUEST)
+
+
+_BY_STATUS: Final[Mapping[int, ErrorType]] = MappingProxyType(
+    {
+        HTTPStatus.UNAUTHORIZED: ErrorType.AUTHENTICATION,
+        HTTPStatus.FORBIDDEN: ErrorType.PERMISSION,
+        HTTPStatus.NOT_FOUND: ErrorType.NOT_FOUND,
+        HTTPStatus.CONFLICT: ErrorType.CONFLICT,
+        HTTPStatus.GONE: ErrorType.CONFLICT,
+        HTTPStatus.PRECONDITION_FAILED: ErrorType.CONFLICT,
+        HTTPStatus.TOO_MANY_REQUESTS: ErrorType.RATE_LIMIT,
+    }
+)
 PROBLEMS: Final[Mapping[str, ErrorType]] = MappingProxyType(
     {
         **_rows(
@@ -68,7 +87,7 @@ PROBLEMS: Final[Mapping[str, ErrorType]] = MappingProxyType(
         **_rows(
             ErrorType.NOT_FOUND,
             "not_found key_not_found tenant_not_found run_not_found conversation_not_found agent_not_found "
-            "unknown_provider unknown_agent schedule_not_found batch_not_found webhook_not_found",
+            "unknown_provider unknown_agent",
         ),
         **_rows(
             ErrorType.CONFLICT,
@@ -76,8 +95,7 @@ PROBLEMS: Final[Mapping[str, ErrorType]] = MappingProxyType(
             "conversation_revised conversation_full queue_full secrets_full secrets_broken steering_full no_answer "
             "nothing_to_condense nothing_to_answer nothing_to_retry pending_action unknown_action no_pending_action "
             "action_already_resolved wrong_action digest_mismatch not_paused agents_full tenant_erased default_tenant "
-            "action_expired agent_changed schedule_changed schedules_full batches_full batch_full batch_offset "
-            "batch_active webhooks_full webhook_of_file",
+            "action_expired agent_changed",
         ),
         **_rows(ErrorType.RATE_LIMIT, "too_many_runs tenant_queue_full"),
         **_rows(
@@ -85,6 +103,7 @@ PROBLEMS: Final[Mapping[str, ErrorType]] = MappingProxyType(
             "internal corrupt_record not_durable not_ready unavailable store_nearly_full too_many_watchers "
             "too_many_connections",
         ),
+        **{code: _error_type(each.status) for code, each in OF_FEATURES.items()},
     }
 )
 """By code of a problem. The code itself stands beside it."""

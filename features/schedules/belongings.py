@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Any, Final, get_args
 
-from palaver.errors import UnknownSchedule
 from palaver.schemas.schedules import TickOutcome
 from palaver.store.redis.keys import Key
 from palaver.store.sides import ListedSide, Part, Placed
 from palaver.telemetry.exposition import Samples, Values
 
 from . import schedule_keys
+from .problems import UnknownSchedule
 from .schedules import Schedules
 
 _PAGE: Final = 50

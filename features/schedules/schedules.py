@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import UNREADABLE, CorruptRecord, UnknownSchedule
+from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.schedules import ListedSchedule, Schedule, ScheduledRun, ScheduleTick, Timing
 from palaver.store.reading import records
@@ -22,6 +22,7 @@ from palaver.vocabulary.limits import limit_of
 
 from . import schedule_keys
 from .contract import KeepSchedule, NextTick, PauseSchedule, RemoveSchedule
+from .problems import UnknownSchedule
 
 NO_TICK: Final = NextTick(None, None)
 _SCHEDULE: Final = Versioned("schedule", "schedules", "version", "schedule_changed", "schedules_full")

@@ -15,5 +15,6 @@ FEATURE: Final = Feature(
     loops="delivering:loops",
     queues="keeping:in_queues",
     routes="routes",
+    problems="problems:PROBLEMS",
     commands="commands:COMMANDS",
 )

@@ -47,11 +47,7 @@ _OURS: Final[Mapping[type[ours.PalaverError], Classification]] = {
     ours.NoWorker: Classification(_C.NO_WORKER, "no_worker", source="engine"),
     ours.StoreUnavailable: Classification(_C.STORAGE, "store_timeout", source="store"),
     ours.NotDurable: Classification(_C.STORAGE, "not_durable", source="store"),
-    ours.UnknownRun: Classification(_C.INTERNAL, "state_lost", source="store"),
-    ours.UnknownAgent: Classification(_C.INTERNAL, "state_lost", source="store"),
-    ours.UnknownBatch: Classification(_C.INTERNAL, "state_lost", source="store"),
-    ours.UnknownSchedule: Classification(_C.INTERNAL, "state_lost", source="store"),
-    ours.UnknownConversation: Classification(_C.INTERNAL, "state_lost", source="store"),
+    ours.UnknownRecord: Classification(_C.INTERNAL, "state_lost", source="store"),
     ours.CorruptRecord: Classification(_C.INTERNAL, "corrupt_record", source="store"),
 }
 """The findings for our own exceptions, by the nearest class. All others are meant for callers of the API; when a step

@@ -27,11 +27,10 @@
      ├── NoWorker                     no worker has what a step needs
      ├── StoreUnavailable             the store did not answer in time
      ├── NotDurable                   written, but not as safely as PALAVER_DURABILITY asks
-     ├── UnknownRun
-     ├── UnknownConversation
-     ├── UnknownAgent
-     ├── UnknownSchedule
-     ├── UnknownBatch
+     ├── UnknownRecord                there is none of that id or name
+     │    ├── UnknownRun
+     │    ├── UnknownConversation
+     │    └── UnknownAgent
      ├── IdempotencyMismatch
      ├── NoRoom
      ├── TimePassed
@@ -47,7 +46,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from palaver.errors.headers import request_id as request_id_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -274,41 +273,39 @@ class NotDurable(PalaverError):
         return getattr(self.reply, "run_id", None)
 
 
-class UnknownRun(PalaverError):
+class UnknownRecord(PalaverError):
+    """The store has nothing of that id or name."""
+
+    code: ClassVar[str]
+    """The code of the problem that it is for a caller of the API."""
+
+
+class UnknownRun(UnknownRecord):
     """There is no run of that id."""
+
+    code = "run_not_found"
 
     def __init__(self, run_id: str) -> None:
         super().__init__(_nothing_of("run", run_id))
 
 
-class UnknownConversation(PalaverError):
+class UnknownConversation(UnknownRecord):
     """There is no conversation of that id."""
+
+    code = "conversation_not_found"
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(_nothing_of("conversation", conversation_id))
 
 
-class UnknownAgent(PalaverError):
+class UnknownAgent(UnknownRecord):
     """There is no agent of that name on the server, or no such version of it."""
+
+    code = "agent_not_found"
 
     def __init__(self, name: str, version: int | None = None) -> None:
         of = f"no version {version} of the agent" if version is not None else "no agent"
         super().__init__(f"there is {of} {name[:64]} on the server")
-
-
-class UnknownSchedule(PalaverError):
-    """There is no schedule of that name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no schedule {name[:64]}")
-
-
-class UnknownBatch(PalaverError):
-    """There is no batch of that id."""
-
-    def __init__(self, batch_id: str) -> None:
-        super().__init__("there is no batch of that id")
-        self.batch_id = batch_id
 
 
 _PREFIXES: Final = {"run": "run_", "conversation": "conv_"}

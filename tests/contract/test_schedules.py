@@ -9,9 +9,10 @@ import pytest
 
 from features.schedules import schedule_keys
 from features.schedules.contract import NextTick
+from features.schedules.problems import UnknownSchedule
 from features.schedules.schedules import ScheduleOrder, Schedules
 from features.schedules.ticks import DueTick, TickClaim, Ticks
-from palaver.errors import StateConflict, UnknownSchedule
+from palaver.errors import StateConflict
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.models import AgentSpec
 from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing

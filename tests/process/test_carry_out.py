@@ -46,6 +46,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typer.main import get_command
 from palaver.api.app import create_app
+from palaver.api.http.problems import CODES
 from palaver.cli.app import app
 from palaver.config.variables import variables
 from palaver.feature import features
@@ -57,6 +58,7 @@ from palaver.workers.steps import step
 with redirect_stdout(StringIO()) as said:
     get_command(app).main(["--help"], standalone_mode=False, max_content_width=1000, terminal_width=1000)
 print(json.dumps({
+    "codes": sorted(CODES),
     "features": sorted(features()),
     "help": said.getvalue().splitlines(),
     "paths": sorted(create_app().openapi()["paths"]),
@@ -120,6 +122,8 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, whole: Any, tmp_path: Pat
     feature = features().get(name)
     commands = {each.name for each in feature.load(feature.commands)} if feature and feature.commands else set()
     assert left["help"] == [line for line in whole["help"] if not commands.intersection(line.split()[:1])]
+    codes = feature.load(feature.problems) if feature and feature.problems else {}
+    assert left["codes"] == [each for each in whole["codes"] if each not in codes]
     variables = feature.variables if feature else ()
     assert left["variables"] == [each for each in whole["variables"] if each not in variables]
     tag = f"{feature.hash_tag}:preflight" if feature and feature.hash_tag else None
@@ -137,4 +141,5 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
         assert all(any(path.startswith(beginning) for path in whole["paths"]) for beginning in beginnings)
     assert whole["sources"] == ["celery", "http", "mcp"]
     assert {line.split()[0] for line in whole["help"] if line} > {"batch", "schedules", "store"}
+    assert {*whole["codes"]} > {"schedules_full", "batch_offset", "webhook_of_file"}
     assert {*whole["variables"]} > {"PALAVER_COPY_FROM"}
