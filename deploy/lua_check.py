@@ -2,8 +2,9 @@
 
 Each script is assembled as Redis gets it and compiled by Lua 5.1, whose bytecode says which globals it uses: those that
 are not Redis' own are misspelled, or of a part that another uses without saying that it needs it. Each part is compiled
-with what it uses and nothing else. The bytecode also says how many locals there are at once, of which Lua has a limit.
-What a script does with ``args``, ``keys`` and ``reply`` is compared with its declaration.
+with what it uses and nothing else, and scripts of the core also without the parts that features have in them. The
+bytecode also says how many locals there are at once, of which Lua has a limit. What a script does with ``args``,
+``keys`` and ``reply`` is compared with its declaration.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import re
 import struct
 import sys
 from collections.abc import Iterator, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import lupa.lua51  # type: ignore[import-untyped]
 
 from palaver.config.settings import Settings
-from palaver.store.scripting.additions import all_lua_files, all_scripts
-from palaver.store.scripting.assembly import Assembler, Files, Names
+from palaver.store.scripting.additions import all_hooks, all_lua_files, all_scripts
+from palaver.store.scripting.assembly import Assembler, Files, Names, lua_files
+from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.frames import Source
+from palaver.store.scripting.hooks import PLACES, Hooks, parts_in, places
 from palaver.store.scripting.scripts import VERSION
 from palaver.store.scripting.shared_names import ScriptSettings, shared_names
 
@@ -127,9 +131,11 @@ class _Dump:
         return ""
 
 
-def faults(scripts: Sequence[type[Script[Any]]], names: Names, files: Files) -> Iterator[str]:
-    """What is wrong with ``scripts``, made of ``files``: a line each."""
-    assembler = Assembler(names, files)
+def faults(
+    scripts: Sequence[type[Script[Any]]], names: Names, files: Files, hooks: Hooks = MappingProxyType({})
+) -> Iterator[str]:
+    """What is wrong with ``scripts``, made of ``files`` with the parts of ``hooks``: a line each."""
+    assembler = Assembler(names, files, hooks)
     code = {file: _COMMENTS.sub(lambda found: found[1] or "", text) for file, text in files.items()}
     for file, text in code.items():
         if _POSITIONS.search(text):
@@ -138,13 +144,25 @@ def faults(scripts: Sequence[type[Script[Any]]], names: Names, files: Files) -> 
             if sum(len(re.findall(rf"\b{function}\b", each)) for each in code.values()) == 1:
                 yield f"{file}.lua: nobody calls {function}"
     needed = {part for script in scripts for part in assembler.parts(script.name)}
-    for file in files.keys() - needed:
+    placed = {part for file in needed for part in parts_in(files[file], hooks)}
+    for file in files.keys() - needed - placed:
         yield f"{file}.lua: no script needs it"
     for file in needed:
         yield from _compiled(assembler.alone(file))
     for script in scripts:
         yield from _compiled(assembler.script(script))
         yield from _undeclared(script, assembler.alone(script.name).text)
+
+
+def faults_of_core(scripts: Sequence[type[Script[Any]]], names: Names, files: Files) -> Iterator[str]:
+    """What is wrong with scripts of the core where there is no feature, and with the places that they have for parts: a
+    line each."""
+    there = {place for text in files.values() for place in places(text)}
+    yield from (f"no script has the place {place}" for place in PLACES.keys() - there)
+    yield from (f"{place} is no place of PLACES" for place in there - PLACES.keys())
+    assembler = Assembler(names, files)
+    for script in scripts:
+        yield from _compiled(assembler.script(script))
 
 
 def _compiled(source: Source) -> Iterator[str]:
@@ -214,12 +232,12 @@ def _fields(code: str) -> set[str]:
 
 def main() -> None:
     """Print what is wrong, if anything is."""
-    files, names = all_lua_files(), shared_names(ScriptSettings.of(Settings()), VERSION)
+    files, names, hooks = all_lua_files(), shared_names(ScriptSettings.of(Settings()), VERSION), all_hooks()
     try:
-        found = sorted(set(faults(all_scripts(), names, files)))
+        found = sorted({*faults(all_scripts(), names, files, hooks), *faults_of_core(SCRIPTS, names, lua_files())})
     except (LookupError, RecursionError) as error:
         found = [str(error)]
-    print("\n".join(found) if found else _summary(Assembler(names, files), len(files)))
+    print("\n".join(found) if found else _summary(Assembler(names, files, hooks), len(files)))
     sys.exit(bool(found))
 
 

@@ -2,8 +2,8 @@
 
 A feature is a package with a `Feature`, named by an entry point of the group ``palaver.features``. It says what the
 feature brings to which place of the core; that place imports it when it needs it, and the core imports no feature. The
-doors are few: scripts, `palaver.store.sides.StoreSide` (what becomes of its keys, and its metrics),
-`palaver.operations.planned.Planned` (work that is due at a time), loops of workers,
+doors are few: scripts, and parts of those of the core, `palaver.store.sides.StoreSide` (what becomes of its keys, and
+its metrics), `palaver.operations.planned.Planned` (work that is due at a time), loops of workers,
 `palaver.operations.live_keys.TokenReader` (tokens in the place of keys), findings of `palaver check`, a module with
 routes of the API, and commands.
 """
@@ -11,7 +11,7 @@ routes of the API, and commands.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -35,6 +35,9 @@ class Feature:
     """The hash tag of its own keys, as ``{palaver:notes}``: users of Redis have access to these."""
     scripts: str | None = None
     """The declarations of its scripts, a tuple. Their files are in ``lua/`` of its package."""
+    hooks: Mapping[str, str] = field(default_factory=dict)
+    """Its parts in scripts of the core, by their places (`palaver.store.scripting.hooks.PLACES`): the name of a file in
+    ``lua/``, without the ``_`` in front."""
     names: str | None = None
     """The enums that its scripts write as Python does (`Switch.ON`), a tuple."""
     store: str | None = None

@@ -10,6 +10,7 @@ FEATURE: Final = Feature(
     __name__,
     hash_tag="{palaver:webhooks}",
     scripts="contract:SCRIPTS",
+    hooks={"run_submitted": "mark_run", "run_ended": "tell_end", "action_required": "tell_action"},
     names="contract:NAMES",
     store="belongings:STORE_SIDE",
     loops="delivering:loops",

@@ -11,7 +11,6 @@ from typing import Final
 
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
-_LUA: Final = "palaver/store/scripting/lua/"
 _OWN: Final = "features/webhooks/"
 _CONTRACT: Final = "tests/contract/test_webhooks.py"
 _SENDING: Final = "tests/unit/test_webhook_sending.py"
@@ -25,9 +24,9 @@ WEBHOOK_MUTANTS: Final = by_name(
     _mutant(
         "an outbox for who has no webhook",
         _CONTRACT,
-        f"{_LUA}_create.lua",
-        "elseif caps(Cap.WEBHOOKS) then redis",
-        "else redis",
+        f"{_OWN}lua/_mark_run.lua",
+        "not args.parent and caps('webhooks') then",
+        "not args.parent then",
     ),
     _mutant(
         "events that leave the outbox before they are queued",

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 
 from palaver.config.variables import DIALECTS
 from palaver.feature import GROUP, features
+from palaver.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.process.test_wheel import outside
 from tests.waiting import PATIENCE
@@ -38,23 +39,40 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "webhooks": ("/v1/webhooks",),
 }
 """The beginnings of the documented paths that go with a feature; none of the others has any."""
+_HOOKED: Final[Mapping[str, frozenset[str]]] = {
+    "webhooks": frozenset(
+        {
+            *("submit", "act", "ask", "attend", "cancel", "hand_back", "postpone", "settle", "sweep"),
+            *("claim", "promote", "fill", "append", "withdraw_after", "reserve", "find_allowed"),
+        }
+    )
+}
+"""The scripts of the core that have a part of a feature, or read for one."""
 _TODAY: Final = _FOLDERS[date.today().toordinal() % len(_FOLDERS)]
 """The one that is carried out in a usual run: each takes seconds."""
 _PROGRAM: Final = """
 import json
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
+
+from redis import Redis
 from typer.main import get_command
 from palaver.api.app import create_app
 from palaver.api.http.problems import CODES
 from palaver.cli.app import app
+from palaver.config.settings import Settings
 from palaver.config.variables import variables
 from palaver.feature import features
-from palaver.store.scripting.additions import all_scripts
+from palaver.store.scripting.scripts import VERSION, _sources
+from palaver.store.scripting.shared_names import ScriptSettings
 from palaver.store.server.needs import needs
 from palaver.workers.sources.guests import kinds_of_sources
 from palaver.workers.steps import step
 
+texts = _sources(ScriptSettings.of(Settings()), VERSION)
+with Redis.from_url(sys.argv[1]) as server:
+    loaded = {name: server.script_load(texts[name]) for name in texts}
 with redirect_stdout(StringIO()) as said:
     get_command(app).main(["--help"], standalone_mode=False, max_content_width=1000, terminal_width=1000)
 print(json.dumps({
@@ -63,12 +81,13 @@ print(json.dumps({
     "help": said.getvalue().splitlines(),
     "paths": sorted(create_app().openapi()["paths"]),
     "rights": sorted({word for line in needs("api", ["store"]) for word in line if word.startswith("{palaver:")}),
-    "scripts": sorted(script.name for script in all_scripts()),
+    "scripts": loaded,
+    "telling": sorted(name for name in texts if "outbox" in texts[name]),
     "sources": sorted(kinds_of_sources()),
     "variables": sorted(variables()),
 }))
 """
-"""Says what an installation has."""
+"""Says what an installation has; a server has taken all of its scripts."""
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +111,10 @@ def installed(wheel: Path, folder: Path, *, without: str | None = None) -> Path:
     return folder
 
 
-def told(folder: Path) -> Any:
+def told(folder: Path, server: RedisServer) -> Any:
     """What the program says in an installation."""
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
+        [sys.executable, "-c", _PROGRAM, server.url],
         cwd=folder,
         env=outside(PYTHONPATH=str(folder)),
         capture_output=True,
@@ -107,16 +126,22 @@ def told(folder: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def whole(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def whole(wheel: Path, server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What an installation has that lacks nothing."""
-    return told(installed(wheel, tmp_path_factory.mktemp("whole")))
+    return told(installed(wheel, tmp_path_factory.mktemp("whole")), server)
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == _TODAY else pytest.mark.chaos) for name in _FOLDERS]
 )
-def test_all_else_is_as_it_was(name: str, wheel: Path, whole: Any, tmp_path: Path) -> None:
-    left = told(installed(wheel, tmp_path, without=name))
+def test_all_else_is_as_it_was(name: str, wheel: Path, server: RedisServer, whole: Any, tmp_path: Path) -> None:
+    left = told(installed(wheel, tmp_path, without=name), server)
     assert left["features"] == [each for each in whole["features"] if each != name]
     assert left["paths"] == [path for path in whole["paths"] if not path.startswith(_PATHS.get(name, ()))]
     feature = features().get(name)
@@ -131,7 +156,10 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, whole: Any, tmp_path: Pat
     source = feature.source[0] if feature and feature.source else None
     assert left["sources"] == [each for each in whole["sources"] if each != source]
     own = {script.name for script in feature.load(feature.scripts)} if feature and feature.scripts else set()
-    assert left["scripts"] == [each for each in whole["scripts"] if each not in own]
+    assert left["scripts"].keys() == whole["scripts"].keys() - own
+    changed = {script for script, sha in left["scripts"].items() if sha != whole["scripts"][script]}
+    assert changed == _HOOKED.get(name, frozenset())
+    assert name != "webhooks" or not left["telling"]
 
 
 def test_what_goes_with_each_is_there(whole: Any) -> None:
@@ -140,6 +168,7 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     for beginnings in _PATHS.values():
         assert all(any(path.startswith(beginning) for path in whole["paths"]) for beginning in beginnings)
     assert whole["sources"] == ["celery", "http", "mcp"]
-    assert {line.split()[0] for line in whole["help"] if line} > {"batch", "schedules", "store"}
+    assert {line.split()[0] for line in whole["help"] if line} > {"batch", "schedules", "store", "webhooks"}
     assert {*whole["codes"]} > {"schedules_full", "batch_offset", "webhook_of_file"}
     assert {*whole["variables"]} > {"PALAVER_COPY_FROM"}
+    assert {*whole["telling"]} >= {"settle", "sweep"}

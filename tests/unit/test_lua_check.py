@@ -10,7 +10,7 @@ import pytest
 from deploy.lua_check import MOST_LOCALS, chunk_of, faults
 from palaver.config.settings import Settings
 from palaver.store.redis.keys import Key
-from palaver.store.scripting.additions import all_lua_files, all_scripts
+from palaver.store.scripting.additions import all_hooks, all_lua_files, all_scripts
 from palaver.store.scripting.assembly import Assembler
 from palaver.store.scripting.contracts import Renew
 from palaver.store.scripting.contracts.declaration import Script
@@ -52,7 +52,7 @@ def found(script: str = SCRIPT, **parts: str) -> list[str]:
 
 @pytest.mark.chaos
 def test_the_scripts_have_no_faults() -> None:
-    assert list(faults(all_scripts(), NAMES, all_lua_files())) == []
+    assert list(faults(all_scripts(), NAMES, all_lua_files(), all_hooks())) == []
 
 
 def test_a_script_without_faults_has_none() -> None:

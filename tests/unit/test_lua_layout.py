@@ -14,7 +14,7 @@ import pytest
 from deploy.lua_check import chunk_of
 from palaver.config.settings import Settings
 from palaver.store.redis.keys import Key
-from palaver.store.scripting.additions import all_lua_files, all_scripts
+from palaver.store.scripting.additions import all_hooks, all_lua_files, all_scripts
 from palaver.store.scripting.assembly import Assembler
 from palaver.store.scripting.contracts import Promote
 from palaver.store.scripting.contracts.declaration import Script
@@ -190,7 +190,7 @@ def test_a_function_that_uses_all_that_lua_allows_takes_no_other_in() -> None:
 
 def test_each_line_says_where_it_is_from() -> None:
     files = all_lua_files()
-    source = Assembler(NAMES, files).script(Promote)
+    source = Assembler(NAMES, files, all_hooks()).script(Promote)
     assert len(source.lines) == source.text.count("\n")
     texts = {name: text.replace("redis.call", "redis_call").splitlines() for name, text in files.items()}
     seen = 0
@@ -204,7 +204,7 @@ def test_each_line_says_where_it_is_from() -> None:
 
 @pytest.mark.slow
 def test_the_scripts_make_few_functions_at_their_left_edge() -> None:
-    assembler = Assembler(NAMES, all_lua_files())
+    assembler = Assembler(NAMES, all_lua_files(), all_hooks())
     for kind in all_scripts():
         assert chunk_of(assembler.script(kind).text).locals < 100, kind.name
 

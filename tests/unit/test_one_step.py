@@ -20,7 +20,8 @@ from palaver.config.settings import Settings
 from palaver.processes.tasks import end
 from palaver.schemas.models import AgentSpec
 from palaver.store import Store
-from palaver.store.scripting.assembly import Assembler, lua_files
+from palaver.store.scripting.additions import all_hooks, all_lua_files
+from palaver.store.scripting.assembly import Assembler
 from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.store_driver import StoreDriver
 from tests.model_server import ModelServer
@@ -38,7 +39,7 @@ MODEL_NAME = "fake/tokens-40+rate-100"
 """It answers slowly enough to be shown while it comes."""
 SHORT = 10
 """Lines of a function that may be left out without a word."""
-SCRIPTS = Assembler({}, lua_files())
+SCRIPTS = Assembler({}, all_lua_files(), all_hooks())
 MOST_LINES, MOST_FILES = 1400, 16
 
 Passed = dict[tuple[str, str], int]

@@ -10,6 +10,7 @@ from palaver.feature import brought, features
 from palaver.store.scripting.assembly import Files, lua_files
 from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.hooks import PLACES, Hooks
 
 
 @cache
@@ -31,3 +32,16 @@ def all_lua_files() -> Files:
                 raise ValueError(f"the feature {name} has a Lua file of a name that there is: {file.name}")
             files[known] = file.read_text()
     return files
+
+
+@cache
+def all_hooks() -> Hooks:
+    """Return the parts that features have in scripts of the core. Raises ValueError for one at a place that there is
+    not."""
+    parts: dict[str, list[str]] = {}
+    for name, feature in features().items():
+        for place, part in feature.hooks.items():
+            if place not in PLACES:
+                raise ValueError(f"the feature {name} has a part at {place}: there are {', '.join(PLACES)}")
+            parts.setdefault(place, []).append(f"_{part}")
+    return parts

@@ -2,8 +2,9 @@
 
 A Lua file says on a line ``-- needs: …`` which parts it builds on; the assembler puts each of them in front of it, once
 and behind its own needs. A part is a block of its own: what is behind it sees those of its names that it uses
-(``layout.py``). ``Namespace.NAME`` in Lua is what Python knows by that name
-(``shared_names.py``) and is put in as a literal. A name that Python does not know is an error here, not in Redis.
+(``layout.py``). Parts of features stand at named places in the files of the core (``hooks.py``). ``Namespace.NAME`` in
+Lua is what Python knows by that name (``shared_names.py``) and is put in as a literal. A name that Python does not know
+is an error here, not in Redis.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 from typing import Any, Final
 
 from palaver.store.scripting.contracts.declaration import Group, List, Script, ScriptReply, Shape
 from palaver.store.scripting.contracts.wire import Field
 from palaver.store.scripting.frames import Line, Source
+from palaver.store.scripting.hooks import Hooks, parts_in, with_parts
 from palaver.store.scripting.inlining import Expression, put_in
 from palaver.store.scripting.layout import Statement, laid_out
 
@@ -40,11 +43,13 @@ Files = Mapping[str, str]
 
 
 class Assembler:
-    """Makes scripts of ``files``, in which ``names`` are known. It translates each file once."""
+    """Makes scripts of ``files``, in which ``names`` are known, with the parts that ``hooks`` has at their places. It
+    translates each file once."""
 
-    def __init__(self, names: Names, files: Files) -> None:
+    def __init__(self, names: Names, files: Files, hooks: Hooks = MappingProxyType({})) -> None:
         self._names = names
         self._files = files
+        self._hooks = hooks
         self._parts: dict[str, Sequence[str]] = {}
         self._translated: dict[str, Sequence[Statement]] = {}
 
@@ -52,7 +57,7 @@ class Assembler:
         """The whole text of a script.
 
         Raises:
-            LookupError: a name that Python does not know, or a part that is not there.
+            LookupError: a name that Python does not know, a part that is not there, or a field that no place reads.
             RecursionError: parts need each other.
         """
         head = list(_split(*_lines(f"contract of {script.name}", contract(script))))
@@ -74,8 +79,9 @@ class Assembler:
             raise RecursionError(" needs ".join((*above, name)))
         if name not in self._parts:
             names: list[str] = []
-            for line in _NEEDS.findall(self._files[name]):
-                for needed in line.split(", "):
+            own = self._files[name]
+            for text in (own, *(self._files[part] for part in parts_in(own, self._hooks))):
+                for needed in ", ".join(_NEEDS.findall(text)).split(", ") if "-- needs" in text else ():
                     names += (part for part in self.parts(f"_{needed}", (*above, name)) if part not in names)
             self._parts[name] = [*names, name]
         return self._parts[name]
@@ -87,7 +93,7 @@ class Assembler:
                 for statement in self._of_file(part):
                     _declare(statement, expressions)
             self._translated[name] = statements = list[Statement]()
-            for statement in _statements(f"{name}.lua", self._files[name], self._names):
+            for statement in _statements([*with_parts(name, self._files, self._hooks)], self._names):
                 text = put_in(statement.text, expressions)
                 statements.append(Statement(text, statement.lines))
                 _declare(statements[-1], expressions)
@@ -109,10 +115,13 @@ def lua_files() -> Files:
     return {file.name.removesuffix(".lua"): file.read_text() for file in folder.iterdir()}
 
 
-def _statements(file: str, text: str, names: Names) -> Iterator[Statement]:
+def _statements(lines: Sequence[tuple[str, Line]], names: Names) -> Iterator[Statement]:
     """The statements of a file, without comments and lines that have nothing else."""
-    lines, places = _lines(file, _for_redis(file, text, names))
-    filled = [(line.rstrip() + "\n", place) for line, place in zip(lines, places, strict=True) if line.strip()]
+    text = _for_redis("".join(line for line, _ in lines), [place for _, place in lines], names)
+    places = (place for _, place in lines)
+    filled = [
+        (line.rstrip() + "\n", place) for line, place in zip(text.splitlines(), places, strict=True) if line.strip()
+    ]
     return _split([line for line, _ in filled], [place for _, place in filled])
 
 
@@ -208,7 +217,7 @@ def _constructor(reply: ScriptReply) -> str:
     return f"(r) return {{ '{reply.tag}', {values} }}"
 
 
-def _for_redis(file: str, text: str, names: Names) -> str:
+def _for_redis(text: str, places: Sequence[Line], names: Names) -> str:
     """Lua as Redis gets it: without comments, with a literal for each name of Python, and locals for what the generated
     head has."""
 
@@ -220,7 +229,7 @@ def _for_redis(file: str, text: str, names: Names) -> str:
         try:
             return literal(names[token["namespace"]][token["name"]])
         except KeyError:
-            number = text.count("\n", 0, token.start()) + 1
+            file, number = places[text.count("\n", 0, token.start())]
             raise LookupError(f"{file}:{number}: Python knows no {token[0]}") from None
 
     return _TOKENS.sub(instead, text)

@@ -23,8 +23,8 @@ from palaver.store.redis.busy import FEW, BusyMarks
 from palaver.store.redis.connection import Connection, Value
 from palaver.store.redis.keys import promised
 from palaver.store.redis.visits import AWAY, answered
-from palaver.store.scripting.additions import all_lua_files, all_scripts
-from palaver.store.scripting.assembly import Assembler, lua_files
+from palaver.store.scripting.additions import all_hooks, all_lua_files, all_scripts
+from palaver.store.scripting.assembly import Assembler
 from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.shared_names import ScriptSettings, shared_names
@@ -270,7 +270,7 @@ class _Sources(Mapping[str, str]):
 
     def __init__(self, settings: ScriptSettings, version: int) -> None:
         self._names = shared_names(settings, version)
-        self._assembler = Assembler(self._names, lua_files())
+        self._assembler = Assembler(self._names, all_lua_files(), all_hooks())
         self._core: Mapping[str, type[Script[Any]]] = {script.name: script for script in SCRIPTS}
         self._texts: dict[str, str] = {}
         self.shas: Mapping[str, str] = _Shas(self)
@@ -278,19 +278,13 @@ class _Sources(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         if name not in self._texts:
-            script, assembler = self._core.get(name), self._assembler
-            if script is None:
-                script, assembler = self._all[name], self._of_features
-            self._texts[name] = _WHEN_FULL * script.when_full + assembler.script(script).text
+            script = self._core.get(name) or self._all[name]
+            self._texts[name] = _WHEN_FULL * script.when_full + self._assembler.script(script).text
         return self._texts[name]
 
     @cached_property
     def _all(self) -> Mapping[str, type[Script[Any]]]:
         return {script.name: script for script in all_scripts()}
-
-    @cached_property
-    def _of_features(self) -> Assembler:
-        return Assembler(self._names, all_lua_files())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)

@@ -132,7 +132,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "PROVIDERS": provider_keys.PROVIDERS,
             "PUBLISH": "SPUBLISH" if settings.clustered else "PUBLISH",
         },
-        "Cap": {**_texts(Caps.model_fields), "WEBHOOKS": "webhooks"},
+        "Cap": _texts(Caps.model_fields),
         "Priority": {"USUAL": USUAL_PRIORITY},
         "Delivery": {"MESSAGES": message_templates()},
         "Ledger": ledger.NAMES,

@@ -1,14 +1,14 @@
 -- Tool calls that wait for a person's decision, a client's output, or the answer to a question.
--- needs: deliver, family, outbox
+-- needs: deliver, family
 -- RUN `actions` is the JSON list of them, in call order: {id, type, tool, call_id, arguments, digest, timeout (ms),
 -- expires_at (ms), question (what a server asks), second_person (`_voices.lua` says who may approve it)}. The step of each
 -- is in the state awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how one was resolved.
 
--- And whether webhooks are to hear of those that are added.
+-- And what was read of the run.
 local function pending_actions()
-  local kept = redis.call('HMGET', RUN, 'actions', 'parent', 'webhooks')
+  local kept = redis.call('HMGET', RUN, 'actions', 'parent', hook.action_required)
   family.above = kept[2]
-  return kept[1] and cjson.decode(kept[1]) or {}, kept[3]
+  return kept[1] and cjson.decode(kept[1]) or {}, kept
 end
 
 -- The list of the actions of that type, by since when they are pending.
@@ -25,7 +25,7 @@ end
 
 -- Let calls wait until an action is resolved or expires. `waits` are {name of the step, step, action}, in call order.
 local function await_actions(waits)
-  local actions, heard = pending_actions()
+  local actions, kept = pending_actions()
   local asks = false
   for _, each in ipairs(waits) do
     local name, step, action = unpack(each)
@@ -46,10 +46,7 @@ local function await_actions(waits)
     local action = each[3]
     local data = { step = each[1], action = action }
     emit(EventKind.ACTION_REQUIRED, cjson.encode(data))
-    if heard then
-      write_to_outbox(EventKind.ACTION_REQUIRED, cjson.encode({ action = { id = action.id, type = action.type,
-        tool = action.tool, call_id = action.call_id, expires_at = action.expires_at } }))
-    end
+    -- hook: action_required kept[3]
     show_above(EventKind.CHILD_ACTION_REQUIRED, data)
   end
 end

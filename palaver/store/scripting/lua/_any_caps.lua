@@ -1,9 +1,9 @@
 -- The caps of any tenant, by its owner in front of lists. One hash of a shard has those of all tenants
 -- (`palaver/store/tenants/caps.py`): `<owner><cap>`. One that is not there is none; money is in nano-dollars.
--- `webhooks` is no cap: a number that is there as long as the tenant has some.
+-- Behind them are fields of it that parts of features read when a run is submitted.
 
 local CAPS = { Cap.WEIGHT, Cap.MAX_IN_FLIGHT, Cap.REQUESTS_PER_MINUTE, Cap.TOKENS_PER_MINUTE, Cap.USD_PER_DAY,
-  Cap.USD_PER_MONTH, Cap.MAX_QUEUED, Cap.WEBHOOKS }
+  Cap.USD_PER_MONTH, Cap.MAX_QUEUED, hook.run_submitted }
 -- A script asks for several of them, at several places: they are read together.
 local caps_by_owner = {}
 

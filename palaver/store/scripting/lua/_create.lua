@@ -42,8 +42,8 @@ local function create(kept, agent, max_steps, names, agent_by)
     redis.call('HSET', RUN, 'retried_from', args.retried_from, 'input_preview', said)
     if not forks and redis.call('EXISTS', earlier) == 1 then redis.call('HSET', earlier, 'retried_as', ID) end
   end
-  -- Of a run that another one began its parent says what there is to hear.
-  if args.parent then attach_child() elseif caps(Cap.WEBHOOKS) then redis.call('HSET', RUN, 'webhooks', 1) end
+  if args.parent then attach_child() end
+  -- hook: run_submitted
   if args.trace then redis.call('HSET', RUN, 'trace', args.trace) end
   CREATED, TRACE = NOW, args.trace
   add_to_list('runs', NOW, ID)

@@ -1,5 +1,5 @@
 -- How a run ends.
--- needs: calls, limits, count, withdraw, outbox
+-- needs: calls, limits, count, withdraw
 
 -- Give the turn in the conversation to the next run. The caller starts it; if the caller dies, the sweeper finds it in
 -- DUE.
@@ -32,33 +32,24 @@ local function activate_next_run()
 end
 
 -- What the run used is the conversation's from now on; until here it is counted with the run alone. A child hands it to
--- its parent, too, and wakes the call that waits for it. Answers whether webhooks are to hear of the end, and what the
--- run's approvals vouch for.
+-- its parent, too, and wakes the call that waits for it. Answers what was read of the run: in the 11th place what its
+-- approvals vouch for, behind that what parts at its end read.
 local function hand_on_usage()
   local names = {
     'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls',
-    'tool_calls', 'cost',
+    'tool_calls', 'cost', 'parent', 'unpriced', 'vouched', hook.run_ended
   }
-  local used = redis.call('HMGET', RUN, 'parent', 'unpriced', 'webhooks', 'vouched', unpack(names))
-  if used[2] then redis.call('HSET', CONV, 'unpriced', 1) end
-  for i, name in ipairs(names) do
-    if used[i + 4] then redis.call('HINCRBY', CONV, name, used[i + 4]) end
+  local kept = redis.call('HMGET', RUN, unpack(names))
+  if kept[10] then redis.call('HSET', CONV, 'unpriced', 1) end
+  for i = 1, 8 do
+    if kept[i] then redis.call('HINCRBY', CONV, names[i], kept[i]) end
   end
-  if used[1] then
-    local parent = cjson.decode(used[1])
-    hand_up(parent, used[2], names, { unpack(used, 5, 4 + #names) })
+  if kept[9] then
+    local parent = cjson.decode(kept[9])
+    hand_up(parent, kept[10], names, { unpack(kept, 1, 8) })
     wake_parent(parent)
   end
-  return used[3], used[4]
-end
-
-local function tell_webhooks(status, reason, failure)
-  local about = { status = status, stop_reason = reason }
-  if failure then
-    local error = cjson.decode(failure)
-    about.error = { class = error.class, code = error.code }
-  end
-  write_to_outbox(EventKind.RUN_FINISHED, cjson.encode(about))
+  return kept
 end
 
 -- End the run; nothing else ends one. `failure` is the run's error, JSON, or what there is to say of an answer that was
@@ -95,8 +86,9 @@ local function finish(reason, failure)
   emit(EventKind.RUN_FINISHED, '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'
     .. (failed and failure or 'null') .. (failure and not failed and ',"incomplete_details":' .. failure or '') .. '}')
   count_run(status, reason, failed and failure)
-  local heard, vouched = hand_on_usage()
-  if heard then tell_webhooks(status, reason, failed and failure) end
+  local kept = hand_on_usage()
+  -- hook: run_ended kept[12]
+  local vouched = kept[11]
   local vouches = status == RunStatus.COMPLETED and (tonumber(vouched or 0) or 0) > 0
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }),
     unpack(vouches and { 'vouched', vouched } or {}))
