@@ -108,8 +108,8 @@ WALK: Final = (
             Stop(
                 _STEPS + "step_functions.py",
                 ("call_model",),
-                "This is what a step of the kind *model* is, with its retry policy above it. All that was before, and "
-                "all that comes behind, is the same for each kind.",
+                "This is what a step of the kind *model* is, with its retry policy above it; the decorator makes the "
+                "Celery task. All that was before, and all that comes behind, is the same for each kind.",
             ),
             Stop(
                 _STEPS + "prompt.py",

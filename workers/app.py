@@ -1,7 +1,6 @@
 """The Celery app of ``palaver worker`` and ``palaver tools``: the one that Flower has, and what a worker does.
 
-A task is a delivery: ids only, a hint to try a step. What it means, and whether it still means anything, the store
-knows.
+Its tasks are the functions with `@step` (workers/steps/step_functions.py).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from palaver.store.server.preflight import Preflight
 from palaver.telemetry.logs import name_process
 from palaver.tools.declared import declarations_in
 from palaver.vocabulary.limits import KIB
-from palaver.vocabulary.step_kinds import KIND_OF, KINDS, MODEL, StepKind, kind_of, own_queues, queue_in_broker
+from palaver.vocabulary.step_kinds import KIND_OF, MODEL, StepKind, kind_of, own_queues, queue_in_broker
 
 from .broker import consumer
 from .broker.celery_app import app as app
@@ -57,20 +56,18 @@ from .children.checking import check_tools
 from .children.idle_slots import IdleSlots
 from .children.output import Output
 from .children.output_capture import OutputCapture
-from .children.request import ChildRequest, StepRequest
+from .children.request import ChildRequest
 from .loops.keeper import running, watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .loops.stops import stops_noticed
 from .sources import INLINE_SOURCES, Elsewhere, Toolbox, open_toolbox, sources_of
 from .sources.importing import importing
-from .steps import step_functions as step_functions  # each `@step` in it is the work of a kind
+from .steps import step_functions as step_functions  # each `@step` in it is a task
 from .steps.capabilities import Capabilities, require_provider
 from .steps.histograms import Histograms
-from .steps.outages import NotSettled
-from .steps.registry import handler_of
+from .steps.registry import StepTask, handler_of
 from .steps.runtime import Runtime, worker_id
-from .steps.step import StepFailed, make_attempt
 from .tracing import require_extra
 
 if TYPE_CHECKING:
@@ -86,8 +83,6 @@ _LEAST_PATIENCE = 10.0
 """Seconds that a tool may hold up a loop at least, however short leases are: a busy machine does so, too."""
 
 app.conf.update(
-    # A worker holds as many deliveries as it has room for steps, and takes the next when a step ends.
-    task_acks_late=True,
     worker_consumer=Consumer,
     worker_prefetch_multiplier=1,
     worker_cancel_long_running_tasks_on_connection_loss=False,
@@ -97,9 +92,6 @@ app.conf.update(
     worker_max_memory_per_child=settings().tool_kept_memory * KIB or None,
     palaver_drain_grace=settings().drain_grace + _POOL_EXTRA,
 )
-
-_FAILURES = (StepFailed, NotSettled)
-"""Exceptions that end a step and are no surprise: Flower shows a FAILURE, and the log has no traceback."""
 
 _node = ""
 _kind: StepKind = MODEL
@@ -114,7 +106,6 @@ _histograms: Histograms
 _preflight: Preflight
 _opened: AbstractAsyncContextManager[Toolbox]
 """The tools of a worker without children."""
-_runtime: Runtime | None = None
 
 
 @celeryd_init.connect
@@ -143,6 +134,7 @@ def _choose_pool(sender: Any, **_: Any) -> None:
 def _prepare(sender: Any) -> None:
     """Raises:
     ConfigurationError: for a worker that could do nothing, or nothing well.
+    LookupError: no function is the work of its kind of steps.
     """
     global _kind, _queues, _hidden, _providers, _histograms, _preflight, _opened
     queues = tuple(dict.fromkeys(queue_in_broker(name) or "" for name in sender.app.amqp.queues.consume_from))
@@ -153,8 +145,10 @@ def _prepare(sender: Any) -> None:
     if sender.pool_cls not in (Prefork, TaskPool):
         raise ConfigurationError("leave -P out: PALAVER_TOOL_POOL says where tools run, and all else runs on one loop")
     _kind, _queues = kinds.pop(), queues
+    handler_of(_kind)
     sender.pool_cls = prefork.ToolPool if _in_children(_kind) else TaskPool
     if _in_children(_kind):
+        StepTask.Request = ChildRequest
         # Its children begin with what it has; a loop spares what it loaded (`_lifespan`).
         collect_again()
     if _kind.isolated:
@@ -246,7 +240,6 @@ def _model_port() -> ModelPort:
 
 @asynccontextmanager
 async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
-    global _runtime
     async with AsyncExitStack() as opened:
         with refusing():
             here = settings()
@@ -271,7 +264,7 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
             await opened.enter_async_context(running(runtime, sweeps=not _kind.isolated))
         for name, variable in able.missing_keys.items():
             log.warning("%s is not set: this worker leaves the provider %s to others", variable, name)
-        _runtime, app.draining = runtime, runtime.draining
+        StepTask.runtime, app.draining = runtime, runtime.draining
         spare_loaded()
         await opened.enter_async_context(stops_noticed(_histograms.loop_stopped, lambda: runtime.active))
         yield
@@ -332,24 +325,3 @@ def _outlast_signals() -> None:
 @worker_shutting_down.connect
 def _drain_children(**_: Any) -> None:
     child.drain()
-
-
-def _add_task(kind: StepKind) -> None:
-    """The Celery task of a kind of step."""
-    handler = handler_of(kind)
-
-    async def on_the_loop(run_id: str, conversation_id: str, step: str, number: int) -> str:
-        assert _runtime is not None  # the pool enters the lifespan before the first task
-        return await make_attempt(handler, _runtime, run_id, conversation_id, step)
-
-    def in_a_child(run_id: str, conversation_id: str, step: str, number: int) -> str:
-        return child.current().run(handler, run_id, conversation_id, step)
-
-    if _in_children(kind):
-        app.task(in_a_child, name=kind.task, Request=ChildRequest, throws=_FAILURES)
-    else:
-        app.task(on_the_loop, name=kind.task, Request=StepRequest, throws=_FAILURES)
-
-
-for _step_kind in KINDS:
-    _add_task(_step_kind)

@@ -14,7 +14,7 @@ from palaver.schemas.opaque import Opaque
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.durations import Seconds
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.step_kinds import kind_of, queue_in_broker
+from palaver.vocabulary.step_kinds import StepKind, kind_of, queue_in_broker
 
 
 class Delivery(NamedTuple):
@@ -55,6 +55,7 @@ class Lease:
 
     run_id: str
     conversation_id: str
+    kind: StepKind
     step: str
     fence: int
     attempt: int
@@ -68,8 +69,8 @@ class Lease:
     agent: AskingAgent
     """Its ``model`` is the one to call now, which may be a fallback."""
     call: ToolCall | None
-    """The call to answer; None for a model step. From here on it may have taken effect: the lease is the record of
-    intent."""
+    """The call to answer; None for a kind that asks a model. From here on it may have taken effect: the lease is the
+    record of intent."""
     log: LogTail
     """The part of the log that is for the model, beyond the position that the worker knew."""
     model: int = 0
@@ -106,6 +107,12 @@ class Lease:
     """The digest of the tool of ``call`` as the model was shown it; None if it is not known."""
     deliveries: tuple[Delivery, ...] = ()
     """To publish: the claim made room for them in the queue."""
+
+    @property
+    def answers(self) -> ToolCall:
+        """The call to answer, of a kind that does not ask a model."""
+        assert self.call is not None, f"{self.step} answers no call"
+        return self.call
 
     @property
     def fallback(self) -> str | None:

@@ -16,7 +16,7 @@ from palaver.errors.failure import Failure
 from palaver.errors.finding import ToolFinding
 from palaver.errors.vocabulary import ErrorClass
 from palaver.steps.ceiling import UNLIMITED, Ceiling
-from palaver.steps.retry import TOOL_CALL, RetryPolicy, Rule
+from palaver.steps.retry import RetryPolicy, Rule
 from palaver.steps.verdicts import GiveUp, RetryAfter
 
 _SERVICE_RULE: Final = Rule(attempts=4, first=0.5, max_delay=15)
@@ -29,7 +29,7 @@ SERVICE_CALL: Final = RetryPolicy(
         ErrorClass.TIMEOUT: _SERVICE_RULE,
     }
 )
-"""For calls of a tool that is idempotent or has a policy, behind the rules of that.
+"""For calls of a tool that is idempotent or has a policy, behind the rules of that and of the step's kind.
 
 A model waits for the answer, and perhaps a person: at most 3.5 s of back-off for a service that fails, 15 s for one
 that asks for fewer requests, unless it says how long."""
@@ -42,6 +42,8 @@ _NOT_TAKEN: Final = "The service has not taken the call."
 class ToolPolicy:
     """The policy for the calls of one tool."""
 
+    kind: RetryPolicy
+    """The one of the step's kind."""
     idempotent: bool
     own: RetryPolicy | None = None
     """The one that the tool declares."""
@@ -51,7 +53,7 @@ class ToolPolicy:
     @property
     def rules(self) -> RetryPolicy:
         """All of its rules, below the ceiling. Whether one holds depends on what has failed."""
-        rules = (self.own or SERVICE_CALL).over(SERVICE_CALL).over(TOOL_CALL) if self._tries_again else TOOL_CALL
+        rules = (self.own or self.kind).over(self.kind).over(SERVICE_CALL) if self._tries_again else self.kind
         return rules.below(self.ceiling)
 
     @property

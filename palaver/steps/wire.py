@@ -16,7 +16,7 @@ import orjson
 from palaver.secrets.redaction import redact
 from palaver.steps.leases import Delivery
 from palaver.vocabulary.ids import call_of, is_id
-from palaver.vocabulary.step_kinds import KINDS, MODEL, kind_of, queue_in_broker
+from palaver.vocabulary.step_kinds import KINDS, MODEL, REMOTE, kind_of, queue_in_broker
 
 ORIGIN: Final = f"palaver@{socket.gethostname()}"
 CONTENT_TYPE: Final = "application/json"
@@ -93,10 +93,10 @@ def in_redis(delivery: Delivery, origin: str = ORIGIN) -> bytes:
 
 def message_templates() -> Mapping[str, str]:
     """Return the message of `in_redis` by its kind, for scripts: with ``@QUEUE@``, ``@RUN@``, ``@CONVERSATION@``,
-    ``@STEP@``, ``@CALL@`` (of a call), ``@NUMBER@`` and ``@TITLE@``, of which none may be empty, in their places. Calls
-    of agents are model steps, too: their message stands behind the name of that kind with a slash."""
-    templates = {kind.name: _template(kind.queue, "@STEP@" if kind is MODEL else "@STEP@/@CALL@") for kind in KINDS}
-    return {**templates, f"{MODEL.name}/": _template(MODEL.queue, "@STEP@/@CALL@")}
+    ``@STEP@``, ``@CALL@`` (of a call), ``@NUMBER@`` and ``@TITLE@``, of which none may be empty, in their places. That
+    of `REMOTE` stands behind the name of its workers' kind with a slash."""
+    templates = {kind.name: _template(kind.queue, "@STEP@" if kind.asks_model else "@STEP@/@CALL@") for kind in KINDS}
+    return {**templates, f"{MODEL.name}/": _template(REMOTE.queue, "@STEP@/@CALL@")}
 
 
 def _template(queue: str, step: str) -> str:
@@ -127,7 +127,7 @@ def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
     kind = kind_of(of) if (of := queue_in_broker(queue)) is not None else None
     if not 0 <= number < _HIGHEST or kind is None or headers.get("task") != kind.task:
         return None
-    if kind is not MODEL and call_of(step) is None:
+    if not kind.asks_model and call_of(step) is None:
         return None
     title = headers.get(_TITLE)
     if not isinstance(title, str) or not _NAMES.fullmatch(title):

@@ -1,7 +1,8 @@
 """The kinds of steps. Queues, lists in Redis, Celery's tasks and routes, and statistics follow from this table.
 
-The work of each kind is the function with its ``@step`` (``workers/steps/registry.py``). Beside the queue of each kind
-there are those that tools name (``@tool(queue=…)``): their steps are tool steps, for workers that take from there.
+The work of each kind is the function with its ``@step`` (``workers/steps/registry.py``), a Celery task. Beside the
+queue of each kind there are those that tools name (``@tool(queue=…)``): their steps are tool steps, for workers that
+take from there.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Annotated, Final
 
 from pydantic import WithJsonSchema
 
+from .ids import call_of
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StepKind:
     """A kind of step."""
 
@@ -24,6 +27,9 @@ class StepKind:
     isolated: bool = False
     """True if its work is users' code, which must not see the keys of providers: unless PALAVER_TOOL_POOL says
     otherwise each step has a child process, which can be ended. Others share one event loop."""
+    asks_model: bool = False
+    """True if it asks the agent's model, by the run's policy and the limits of its provider. Any other kind answers a
+    call that a model made: its step is named after the call, and a failure is told to the model."""
 
     @property
     def task(self) -> str:
@@ -31,12 +37,15 @@ class StepKind:
         return f"palaver.{self.name}_step"
 
 
-MODEL: Final = StepKind("model", queue="model")
+MODEL: Final = StepKind("model", queue="model", asks_model=True)
 """A call of the model."""
+REMOTE: Final = StepKind("model", queue="model")
+"""A call that others do: the run of another agent, or a server of the agent's own. It holds no process while it waits,
+so it is a step of the workers of models, who deliver, count and show it as one of theirs."""
 TOOL: Final = StepKind("tool", queue="tools", isolated=True)
 """One tool call."""
 KINDS: Final = (MODEL, TOOL)
-"""Every kind."""
+"""Every kind with a queue of its own."""
 KIND_OF: Final = {kind.queue: kind for kind in KINDS}
 """Each kind by its queue."""
 QUEUES: Final = tuple(KIND_OF)
@@ -69,8 +78,14 @@ _TAKEN: Final = frozenset({*QUEUES, RECOVERED.strip(".")})
 
 
 def kind_of(queue: str) -> StepKind:
-    """The kind of the steps in a queue: one that is not of a kind is of tools."""
+    """The kind of the workers that take from a queue: one that is not of a kind is of tools."""
     return KIND_OF.get(queue, TOOL)
+
+
+def kind_of_step(queue: str, step: str) -> StepKind:
+    """The kind of the step of this name in a queue."""
+    kind = KIND_OF.get(queue, TOOL)
+    return REMOTE if kind.asks_model and call_of(step) is not None else kind
 
 
 def broker_queue(queue: str) -> str:

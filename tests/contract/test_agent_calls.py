@@ -20,7 +20,7 @@ from palaver.store.runs.runs import ChildBarred
 from palaver.vocabulary.ids import new_run_id, shard_of, tenant_of
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.step_kinds import MODEL
+from palaver.vocabulary.step_kinds import REMOTE
 from tests.contract.store_driver import PAUSE, RESUME, StoreDriver, approve, calls, say
 
 RESEARCHER = AgentSpec(model="fake/echo", name="researcher", version=3, tools=("calculator",))
@@ -38,7 +38,7 @@ class Family(StoreDriver):
     async def ask_agents(self, lease: Lease, *ids: str) -> list[Delivery]:
         """The model calls the agent."""
         asked = tuple(ToolCall(id=each, name="agent_researcher", arguments='{"message": "look"}') for each in ids)
-        opened = tuple(OpenCall(call, idempotent=True, kind=MODEL) for call in asked)
+        opened = tuple(OpenCall(call, idempotent=True, kind=REMOTE) for call in asked)
         message = Message(role="assistant", tool_calls=asked)
         return list((await self.store.steps.settle(lease, Continue(message, calls=opened))).deliveries)
 
@@ -78,11 +78,11 @@ class Family(StoreDriver):
     async def reply(self, delivery: Delivery) -> Settled:
         """The woken call has its answer."""
         lease = await self.claim(delivery)
-        assert lease.call is not None
+        assert lease.kind is REMOTE
         child = await self.store.children.of(lease)
         assert child is not None
         assert child.status.terminal
-        message = Message(role="tool", call_id=lease.call.id, name=lease.call.name, content=child.output or "")
+        message = Message(role="tool", call_id=lease.answers.id, name=lease.answers.name, content=child.output or "")
         return await self.store.steps.settle(lease, Continue(outcomes=(ToolOutcome(message),)))
 
     async def step(self, run_id: str, name: str) -> dict[str, Any]:
@@ -363,7 +363,7 @@ async def test_a_child_has_what_is_left_of_the_budget(driver: Family) -> None:
     asked = (ToolCall(id="c1", name="agent_researcher", arguments='{"message": "look"}'),)
     verdict = Continue(
         Message(role="assistant", tool_calls=asked),
-        calls=(OpenCall(asked[0], idempotent=True, kind=MODEL),),
+        calls=(OpenCall(asked[0], idempotent=True, kind=REMOTE),),
         usage=Usage(model_calls=1, input_tokens=300, output_tokens=100),
     )
     (delivery,) = (await driver.store.steps.settle(lease, verdict)).deliveries
@@ -450,7 +450,7 @@ async def test_who_spoke_into_the_run_above_is_no_second_person_below(driver: Fa
 async def test_a_call_of_an_agent_may_need_an_approval(driver: Family) -> None:
     run_id, lease = await driver.begin(agent=LEAD)
     call = ToolCall(id="c1", name="agent_researcher", arguments='{"message": "look"}')
-    opened = OpenCall(call, idempotent=True, awaits="approval", timeout=60.0, kind=MODEL)
+    opened = OpenCall(call, idempotent=True, awaits="approval", timeout=60.0, kind=REMOTE)
     await driver.store.steps.settle(lease, Continue(Message(role="assistant", tool_calls=(call,)), calls=(opened,)))
     assert (await driver.get(run_id)).status is RunStatus.REQUIRES_ACTION
     (delivery,) = (await driver.act(run_id, approve())).settled.deliveries

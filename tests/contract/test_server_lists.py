@@ -9,7 +9,7 @@ from palaver.schemas.models import Message, ToolCall
 from palaver.steps.verdicts import Continue, OpenCall
 from palaver.store.redis import keys
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.step_kinds import MODEL
+from palaver.vocabulary.step_kinds import MODEL, REMOTE
 from tests.contract.store_driver import StoreDriver
 
 
@@ -45,7 +45,7 @@ async def test_a_step_of_a_call_keeps_one_too(driver: StoreDriver) -> None:
     _, lease = await driver.begin()
     call = ToolCall(id="c1", name="web__list_tools")
     message = Message(role="assistant", tool_calls=(call,))
-    verdict = Continue(message, (), (OpenCall(call, True, kind=MODEL),))
+    verdict = Continue(message, (), (OpenCall(call, True, kind=REMOTE),))
     settled = await driver.store.steps.settle(lease, verdict)
     (delivery,) = settled.deliveries
     assert delivery.queue == MODEL.queue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from palaver.store.scripting.contracts.providers import Admitted
 from palaver.tools import Tool, tool
 from tests.contract.store_driver import StoreDriver
 from tests.contract.tool_worker import ToolWorker, tool_worker
+from workers.steps.registry import handler_of
 
 ONE, TWO = Reach("0000m1"), Reach("0000m2")
 INTERVAL = 1.0
@@ -101,6 +103,34 @@ async def test_what_was_not_taken_is_tried_again_and_says_by_which_rule(worker: 
         f"{name} of SERVICE_CALL: not taken" for name in ("connection", "provider_error", "rate_limited")
     ]
     assert crm.calls == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "rule", "calls"),
+    [
+        ({}, RetryableToolError("again"), ErrorClass.TOOL_ERROR, 2),
+        ({"idempotent": True}, httpx.ReadTimeout("late"), ErrorClass.TIMEOUT, 2),
+        (
+            {"retry": RetryPolicy({ErrorClass.TIMEOUT: Rule(attempts=4)})},
+            httpx.ReadTimeout("late"),
+            ErrorClass.TIMEOUT,
+            4,
+        ),
+        # A rule of the kind is no word on whether a call may be made twice.
+        ({}, httpx.ReadTimeout("late"), ErrorClass.TIMEOUT, 1),
+    ],
+)
+async def test_what_stands_in_the_decorator_is_what_happens(
+    worker: Worker, options: dict[str, Any], error: BaseException, rule: ErrorClass, calls: int
+) -> None:
+    crm = Crm(*[error] * 9)
+    its = crm.tool(**options)
+    stands_there = RetryPolicy({rule: Rule(attempts=2)})
+    async with worker(its) as tools:
+        tools.handler_of = lambda kind: replace(handler_of(kind), retry=stands_there)
+        _, (call,) = await tools.ask(its)
+        await tools.follow(call)
+    assert crm.calls == calls
 
 
 async def test_a_run_that_backs_off_says_so_and_a_cancel_ends_it(worker: Worker) -> None:

@@ -14,7 +14,7 @@ from palaver.store.redis import keys
 from palaver.store.runs.children import BudgetUsed, child_id
 from palaver.store.runs.runs import ChildBarred
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
-from palaver.vocabulary.step_kinds import MODEL, TOOL
+from palaver.vocabulary.step_kinds import REMOTE, TOOL
 from tests.contract.clients import AGENT, Choose, Clients
 from tests.contract.invariants import MESSAGES, check_whole
 from tests.contract.store_driver import INTERNAL, OWN, TOOL_ERROR
@@ -173,7 +173,7 @@ class Walker(Clients):
                         call.id[0] in "ig",
                         AWAITS.get(call.id[0]),
                         3600.0,
-                        kind=MODEL if call.id[0] == "g" else TOOL,
+                        kind=REMOTE if call.id[0] == "g" else TOOL,
                         queue=None if call.id[0] == "g" else QUEUE_OF.get(call.id[1]),
                     )
                     for call in asked

@@ -13,7 +13,7 @@ from palaver.store.redis import keys
 from palaver.store.runs.children import child_id
 from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.step_kinds import MODEL
+from palaver.vocabulary.step_kinds import REMOTE
 from tests.contract.store_driver import AGENT, StoreDriver, calls, deny
 
 Act = Callable[[], Awaitable[object]]
@@ -25,7 +25,7 @@ async def _call(driver: StoreDriver, n: int) -> tuple[str, Lease]:
     """A run whose ``n`` calls of agents are ready: its id, and the lease of the first."""
     run_id, lease = await driver.begin(agent=LEAD)
     asked = tuple(ToolCall(id=f"c{i}", name="agent_a", arguments='{"message": "look"}') for i in range(n))
-    opened = tuple(OpenCall(call, idempotent=True, kind=MODEL) for call in asked)
+    opened = tuple(OpenCall(call, idempotent=True, kind=REMOTE) for call in asked)
     verdict = Continue(Message(role="assistant", tool_calls=asked), calls=opened)
     settled = await driver.store.steps.settle(lease, verdict)
     return run_id, await driver.claim(settled.deliveries[0])
@@ -82,7 +82,7 @@ async def _below(driver: StoreDriver, lease: Lease) -> Lease:
     """The first step of a run that a call of the leased step begins."""
     asked = ToolCall(id="c1", name="agent_a", arguments='{"message": "look"}')
     verdict = Continue(
-        Message(role="assistant", tool_calls=(asked,)), calls=(OpenCall(asked, idempotent=True, kind=MODEL),)
+        Message(role="assistant", tool_calls=(asked,)), calls=(OpenCall(asked, idempotent=True, kind=REMOTE),)
     )
     settled = await driver.store.steps.settle(lease, verdict)
     called = await driver.claim(settled.deliveries[0])

@@ -23,8 +23,7 @@ GUEST = (
         "@step(LOOKUP, retry=TOOL_CALL)\n"
         "async def look_up(attempt: Attempt) -> Verdict:\n"
         '    """Look something up."""\n'
-        "    assert attempt.lease.call is not None\n"
-        '    return Continue(outcomes=(answer(attempt.lease.call, "looked up"),))\n\n\n'
+        '    return Continue(outcomes=(answer(attempt.lease.answers, "looked up"),))\n\n\n'
         "@step(TOOL, retry=TOOL_CALL)\n",
     ),
     Change(
@@ -34,8 +33,8 @@ GUEST = (
     ),
     Change(
         "workers/steps/step_functions.py",
-        "import MODEL, TOOL\n",
-        "import LOOKUP, MODEL, TOOL\n",
+        "import MODEL, REMOTE, TOOL\n",
+        "import LOOKUP, MODEL, REMOTE, TOOL\n",
     ),
 )
 

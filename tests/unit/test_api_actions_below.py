@@ -11,7 +11,7 @@ from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Continue, OpenCall, Postpone
 from palaver.store.runs.children import child_id
 from palaver.vocabulary.lifecycle import WaitReason
-from palaver.vocabulary.step_kinds import MODEL
+from palaver.vocabulary.step_kinds import REMOTE
 from tests.unit.api_world import World, assert_problem, call, world
 from tests.unit.test_api_subagents import LEAD, keep
 
@@ -26,7 +26,7 @@ async def _family(api: World, *ids: str, **agent: Any) -> tuple[dict[str, Any], 
 async def call_agent(api: World, run: dict[str, Any], *ids: str) -> list[dict[str, Any]]:
     """Let its model call the agent: the runs of the calls, which wait for them."""
     asked = [ToolCall(id=each, name="agent_researcher", arguments='{"message": "look"}') for each in ids]
-    opened = tuple(OpenCall(each, idempotent=True, kind=MODEL) for each in asked)
+    opened = tuple(OpenCall(each, idempotent=True, kind=REMOTE) for each in asked)
     verdict = Continue(Message(role="assistant", tool_calls=tuple(asked)), calls=opened)
     children = []
     for delivery in (await api.store.steps.settle(await api.claim(run), verdict)).deliveries:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import Lease, LogMessage, LogTail
+from palaver.vocabulary.step_kinds import MODEL
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions import ChatCompletions
 from workers.steps.conversation_cache import ConversationCache
@@ -106,6 +107,7 @@ def lease(*brought: LogMessage, rebuilt: bool = False) -> Lease:
     return Lease(
         run_id="run",
         conversation_id="conv",
+        kind=MODEL,
         step="1",
         fence=1,
         attempt=1,

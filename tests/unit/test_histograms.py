@@ -29,6 +29,7 @@ def _lease(call: ToolCall | None = None, waited: float = 0.0) -> Lease:
     return Lease(
         run_id="run_00x",
         conversation_id="conv_00x",
+        kind=TOOL if call else MODEL,
         step="1",
         fence=1,
         attempt=1,
@@ -62,7 +63,7 @@ def test_what_was_seen_is_in_its_bucket() -> None:
     histograms = Histograms(MODEL)
     for seconds in (15.0, 100.0, 5000.0):
         active = _active(lasting=seconds)
-        histograms.settled(MODEL, _lease(waited=0.02), Finish(None, StopReason.END_TURN), _settled("completed"), active)
+        histograms.settled(_lease(waited=0.02), Finish(None, StopReason.END_TURN), _settled("completed"), active)
     found = _samples(histograms)
     labels = (("kind", "model"), ("outcome", "done"))
     name = "palaver_step_duration_seconds"
@@ -108,7 +109,7 @@ def test_what_a_killed_child_saw_stays() -> None:
         child = os.fork()
         if not child:
             histograms.move_to(place)
-            histograms.settled(TOOL, _lease(CALL), Continue(), _settled(), _active(0.02, cancelled=20.0))
+            histograms.settled(_lease(CALL), Continue(), _settled(), _active(0.02, cancelled=20.0))
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
     found = _samples(histograms)
@@ -120,14 +121,14 @@ def test_a_child_beyond_its_places_writes_nowhere() -> None:
     histograms = Histograms(TOOL, places=1)
     before = histograms.exposed()
     histograms.move_to(1)
-    histograms.settled(TOOL, _lease(CALL), Continue(), _settled(), _active(0.02))
+    histograms.settled(_lease(CALL), Continue(), _settled(), _active(0.02))
     assert histograms.exposed() == before
 
 
 def test_a_worker_that_nobody_asks_keeps_nothing() -> None:
     histograms = Histograms(MODEL, places=0)
     before = histograms.exposed()
-    histograms.settled(MODEL, _lease(), Continue(), _settled(), _active(0.02))
+    histograms.settled(_lease(), Continue(), _settled(), _active(0.02))
     histograms.model_call("fake", "echo", 0.5, 0.1, Usage(input_tokens=100))
     assert histograms.exposed() == before
 

@@ -19,12 +19,14 @@ from palaver.steps.verdicts import Continue, Finish, OpenCall, Verdict
 from palaver.steps.wire import headers_of, payload_of
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.step_kinds import MODEL
 from workers.broker.jobs import Job, follower, hand_over
-from workers.children.request import StepRequest
 from workers.protocols import CHAT_COMPLETIONS
+from workers.steps import step_functions as step_functions  # each `@step` in it is a task
 from workers.steps.active_step import ActiveStep, InterruptReason
 from workers.steps.conversations import CachedConversation
 from workers.steps.in_place import InPlace, PlaceOffer
+from workers.steps.request import StepRequest
 
 HM = Continue(Message(role="assistant", content="hm"))
 RUN, CONVERSATION = new_run_id("00"), new_conversation_id(1)
@@ -85,7 +87,7 @@ class World:
 
 
 def lease(step: str) -> Lease:
-    return Lease(RUN, CONVERSATION, step, 1, 1, 1, 0.0, 60.0, AgentSpec(model="a/b"), None, LogTail())
+    return Lease(RUN, CONVERSATION, MODEL, step, 1, 1, 1, 0.0, 60.0, AgentSpec(model="a/b"), None, LogTail())
 
 
 def test_a_place_says_whose_it_is_and_what_is_known_there() -> None:
@@ -222,17 +224,12 @@ class Events:
         self.told.append((fields["uuid"], kind))
 
 
-def _nothing(*_: object) -> None:
-    """The pool does what there is to do."""
-
-
 class Celebrated:
     """A task that Celery has handed to the pool, and what becomes of its message."""
 
     def __init__(self) -> None:
         app = Celery("following", broker="memory://", set_as_current=False)
-        app.conf.update(task_acks_late=True, task_ignore_result=True)
-        task = app.task(_nothing, name="palaver.model_step", Request=StepRequest)
+        task = app.tasks[MODEL.task]
         self.events, self.acknowledged = Events(), 0
         self.delivery = Delivery("model", RUN, CONVERSATION, "1", 1, "m for support")
         message = CeleryMessage(delivery_tag="1", headers=headers_of(self.delivery), properties={})

@@ -94,10 +94,10 @@ async def walk(monkeypatch: pytest.MonkeyPatch) -> Passed:
     driver = StoreDriver(store, redis)
     async with ModelServer() as model, worker(store, settings, model) as runtime:
         # The first one imports, connects and fills caches.
-        await make_attempt(handler_of(MODEL), runtime, *await delivered(driver))
+        await make_attempt(handler_of, runtime, *await delivered(driver))
         ids = await delivered(driver)
         with recording(passed):
-            await make_attempt(handler_of(MODEL), runtime, *ids)
+            await make_attempt(handler_of, runtime, *ids)
         assert (await store.runs.get(ids[0])).status == "completed"
     return passed
 

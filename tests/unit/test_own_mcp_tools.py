@@ -21,6 +21,7 @@ from palaver.steps.leases import Lease, LogTail
 from palaver.tools import ToolContext
 from palaver.vocabulary.ids import new_conversation_id, new_tag
 from palaver.vocabulary.limits import LIMITS, exceeded, limit_of
+from palaver.vocabulary.step_kinds import MODEL
 from tests.unit.mcp_server import McpServer, Message, answer, says, serving, tool
 from tests.waiting import aeventually
 
@@ -65,7 +66,7 @@ class Asking:
         """The tools of an agent with these servers."""
         body = orjson.dumps({"model": "fake/echo", "mcp_servers": servers})
         agent = AgentSpec.model_validate_json(body)
-        lease = Lease("run_1", conversation, "1", 1, 1, 1, 0.0, 60.0, agent, None, LogTail())
+        lease = Lease("run_1", conversation, MODEL, "1", 1, 1, 1, 0.0, 60.0, agent, None, LogTail())
         self.context = ToolContext(run_id="run_1", conversation_id=conversation, secrets=secrets or {})
         return await self.own.tools_of(lease, self.context)
 

@@ -11,6 +11,7 @@ from palaver.schemas.models import AgentSpec
 from palaver.steps.leases import Lease, LogTail
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.vocabulary.lifecycle import WaitReason
+from palaver.vocabulary.step_kinds import MODEL
 from tests.unit.api_world import World, world
 from workers.models.refused_keys import RefusedKeys
 from workers.sources import Toolbox
@@ -35,7 +36,8 @@ def refused(capabilities: Capabilities) -> RefusedKeys:
 
 def lease(provider: str = "keyed", lacking_for: float = 0.0) -> Lease:
     return Lease(
-        run_id="run", conversation_id="conv", step="1", fence=1, attempt=1, try_number=1, elapsed=0.0, time_left=9.0,
+        run_id="run", conversation_id="conv", kind=MODEL, step="1", fence=1, attempt=1, try_number=1, elapsed=0.0,
+        time_left=9.0,
         agent=AgentSpec(model=f"{provider}/m"), call=None, log=LogTail(),
         lacking_for=lacking_for,
     )  # fmt: skip

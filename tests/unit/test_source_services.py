@@ -13,7 +13,7 @@ from features.mcp_client.tables import McpServer as Section
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, ToolFailure
 from palaver.errors.finding import ToolFinding
-from palaver.steps.retry import RetryPolicy
+from palaver.steps.retry import TOOL_CALL, RetryPolicy
 from palaver.steps.tool_retry import ToolPolicy
 from palaver.steps.verdicts import GiveUp, RetryAfter
 from palaver.tools import ToolContext, ToolDeclaration
@@ -145,7 +145,9 @@ tools.b = { limit_key = "b", retry = { rules = { timeout = { attempts = 2 } } } 
 
 
 def _policy(declared: ToolDeclaration) -> ToolPolicy:
-    return ToolPolicy(declared.idempotent, None if declared.retry is None else RetryPolicy.parse(declared.retry))
+    return ToolPolicy(
+        TOOL_CALL, declared.idempotent, None if declared.retry is None else RetryPolicy.parse(declared.retry)
+    )
 
 
 def _status(status: int, **headers: str) -> Behaviour:

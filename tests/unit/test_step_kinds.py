@@ -1,15 +1,33 @@
-"""Every kind of step has its work, and a queue of its own."""
+"""Every kind of step has its work, which is a Celery task, and a queue of its own or of another kind's workers."""
 
 from __future__ import annotations
 
-import pytest
+from inspect import iscoroutinefunction
+from typing import Any
 
+import orjson
+import pytest
+from celery import Celery
+
+from palaver.steps.leases import Delivery
 from palaver.steps.retry import MODEL_CALL, TOOL_CALL
 from palaver.steps.verdicts import Verdict
-from palaver.vocabulary.step_kinds import KINDS, MODEL, QUEUES, TOOL, StepKind
+from palaver.steps.wire import delivery_in, headers_of, payload_of
+from palaver.vocabulary.ids import new_conversation_id, new_run_id
+from palaver.vocabulary.step_kinds import KINDS, MODEL, QUEUES, REMOTE, TOOL, StepKind, kind_of_step
+from workers.steps import registry
 from workers.steps.attempt import Attempt
-from workers.steps.registry import handler_of, step
-from workers.steps.step_functions import call_model, call_tool
+from workers.steps.outages import NotSettled
+from workers.steps.registry import StepTask, handler_of, step
+from workers.steps.request import StepRequest
+from workers.steps.step import StepFailed
+from workers.steps.step_functions import call_elsewhere, call_model, call_tool
+
+
+@pytest.fixture(scope="module")
+def app() -> Celery:
+    """An app of the process, as that of workers is one."""
+    return Celery("any", broker="memory://", set_as_current=False)
 
 
 def test_every_kind_has_its_work_and_a_queue_of_its_own() -> None:
@@ -17,10 +35,46 @@ def test_every_kind_has_its_work_and_a_queue_of_its_own() -> None:
     assert len({kind.name for kind in KINDS}) == len(QUEUES) == len(KINDS)
 
 
-def test_the_decorator_names_the_work_of_a_kind_and_its_policy() -> None:
-    model, tool = handler_of(MODEL), handler_of(TOOL)
-    assert (model.function, model.retry) == (call_model, MODEL_CALL)
-    assert (tool.function, tool.retry) == (call_tool, TOOL_CALL)
+@pytest.mark.parametrize(
+    ("kind", "function", "policy"),
+    [(MODEL, call_model, MODEL_CALL), (REMOTE, call_elsewhere, TOOL_CALL), (TOOL, call_tool, TOOL_CALL)],
+)
+def test_the_decorator_names_the_work_of_a_kind_and_its_policy(kind: StepKind, function: Any, policy: Any) -> None:
+    handler = handler_of(kind)
+    assert (handler.function, handler.retry) == (function, policy)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_decorator_makes_the_celery_task(app: Celery, kind: StepKind) -> None:
+    task = app.tasks[kind.task]
+    assert isinstance(task, StepTask)
+    assert (task.name, task.acks_late, task.ignore_result) == (f"palaver.{kind.name}_step", True, True)
+    assert (task.throws, task.Request) == ((StepFailed, NotSettled), StepRequest)
+    assert iscoroutinefunction(task.run)
+
+
+def test_no_other_task_is_made(app: Celery) -> None:
+    assert {name for name in app.tasks if name.startswith("palaver.")} == {kind.task for kind in KINDS}
+
+
+async def test_a_task_makes_an_attempt_in_its_process_and_a_child_in_its_loop(
+    app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+
+    async def attempted(*asked: object) -> str:
+        seen.append(asked)
+        return "run is running"
+
+    monkeypatch.setattr(registry, "make_attempt", attempted)
+    monkeypatch.setattr(StepTask, "runtime", "this process's", raising=False)
+    monkeypatch.setattr(StepTask, "in_child", lambda attempt, title: (title, attempt), raising=False)
+    task = app.tasks[TOOL.task]
+    assert await task.run("run", "conv", "1/c1", 1) == "run is running"
+    title, attempt = task("run", "conv", "1/c1", 1)
+    assert title == "run/1/c1"
+    assert await attempt == "run is running"
+    assert seen == [(handler_of, "this process's", "run", "conv", "1/c1")] * 2
 
 
 def test_a_kind_has_one_function() -> None:
@@ -35,3 +89,19 @@ def test_a_kind_has_one_function() -> None:
 def test_a_kind_without_a_function_says_so() -> None:
     with pytest.raises(LookupError, match="no function is the work of dream steps"):
         handler_of(StepKind("dream", queue="dreams"))
+
+
+@pytest.mark.parametrize(
+    ("queue", "name", "kind"),
+    [("model", "3", MODEL), ("model", "3/c1", REMOTE), ("tools", "3/c1", TOOL), ("gpu", "3/c1", TOOL)],
+)
+def test_the_kind_of_a_step_follows_from_what_was_always_stored_of_it(queue: str, name: str, kind: StepKind) -> None:
+    assert kind_of_step(queue, name) is kind
+
+
+def test_a_call_that_others_do_looks_as_before_to_the_broker_and_to_older_workers() -> None:
+    assert (REMOTE.name, REMOTE.queue, REMOTE.task) == ("model", "model", "palaver.model_step")
+    delivery = Delivery(REMOTE.queue, new_run_id("00"), new_conversation_id(1), "3/c1", 1, "agent_x")
+    body = orjson.dumps(payload_of(delivery))
+    assert headers_of(delivery)["task"] == MODEL.task
+    assert delivery_in(REMOTE.queue, headers_of(delivery), body) == delivery

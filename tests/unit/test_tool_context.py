@@ -23,12 +23,13 @@ from palaver.secrets.redaction import Secrets, register_secrets
 from palaver.steps.leases import Delta, Lease, LogTail, ProgressDelta
 from palaver.tools import Tool
 from palaver.vocabulary.ids import new_run_id
+from palaver.vocabulary.step_kinds import TOOL
 from tests.pages import ROOT, blocks
 from tests.waiting import PATIENCE, aeventually
 from workers.steps.delta_writer import DeltaWriter
 from workers.steps.tool_calls import ProgressBuffer, _key
 
-LEASE = Lease("run_1", "conv_1", "1/c1", 1, 1, 2, 0.0, 60.0, AgentSpec(model="a/b"), None, LogTail())
+LEASE = Lease("run_1", "conv_1", TOOL, "1/c1", 1, 1, 2, 0.0, 60.0, AgentSpec(model="a/b"), None, LogTail())
 CALL = ToolCall(id="c1", name="charge")
 
 

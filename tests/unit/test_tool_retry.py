@@ -15,7 +15,7 @@ from palaver.errors import ConfigurationError, ErrorClass, Failure, RetryableToo
 from palaver.errors.finding import ToolFinding
 from palaver.errors.vocabulary import TOOL_CLASSES
 from palaver.steps.ceiling import Ceiling
-from palaver.steps.retry import RetryPolicy, Rule
+from palaver.steps.retry import TOOL_CALL, RetryPolicy, Rule
 from palaver.steps.tool_retry import SERVICE_CALL, ToolPolicy
 from palaver.steps.verdicts import GiveUp, RetryAfter
 from palaver.tools import Tool, ToolSet, tool
@@ -51,41 +51,45 @@ def test_every_class_by_what_was_taken_and_what_is_declared(
         expected = DEFAULTS.get(error_class, 1)
     if own is not None and own.rules and error_class == "timeout":
         expected = 2
-    assert attempts(ToolPolicy(idempotent, own), finding(error_class, sent=sent)) == expected
+    assert attempts(ToolPolicy(TOOL_CALL, idempotent, own), finding(error_class, sent=sent)) == expected
 
 
 def test_a_tool_that_asks_is_tried_three_times_whatever_it_declares() -> None:
     asks = finding("tool_error", sent=False, retryable=True)
-    assert attempts(ToolPolicy(False), asks) == attempts(ToolPolicy(True), asks) == 3
-    assert attempts(ToolPolicy(False, RetryPolicy({ErrorClass.TOOL_ERROR: Rule(attempts=7)})), asks) == 7
+    assert attempts(ToolPolicy(TOOL_CALL, False), asks) == attempts(ToolPolicy(TOOL_CALL, True), asks) == 3
+    assert attempts(ToolPolicy(TOOL_CALL, False, RetryPolicy({ErrorClass.TOOL_ERROR: Rule(attempts=7)})), asks) == 7
 
 
 def test_a_class_that_is_named_is_retried_also_if_it_is_not_by_default() -> None:
     named = RetryPolicy({ErrorClass.NOT_FOUND: Rule(attempts=3), ErrorClass.TOOL_TIMEOUT: Rule(attempts=2)})
-    assert attempts(ToolPolicy(False, named), finding("not_found", sent=True)) == 3
-    assert attempts(ToolPolicy(False, named), finding("tool_timeout", sent=True)) == 2
+    assert attempts(ToolPolicy(TOOL_CALL, False, named), finding("not_found", sent=True)) == 3
+    assert attempts(ToolPolicy(TOOL_CALL, False, named), finding("tool_timeout", sent=True)) == 2
 
 
 def test_the_ceiling_is_the_most() -> None:
     unsent = finding("connection", sent=False)
     own = RetryPolicy({ErrorClass.CONNECTION: Rule(attempts=9)})
-    assert attempts(ToolPolicy(False, own, Ceiling(attempts=2)), unsent) == 2
-    assert attempts(ToolPolicy(False, own, Ceiling(attempts=20)), unsent) == 9
-    late = ToolPolicy(True, None, Ceiling(max_elapsed=5)).decide(unsent, 1, 6)
+    assert attempts(ToolPolicy(TOOL_CALL, False, own, Ceiling(attempts=2)), unsent) == 2
+    assert attempts(ToolPolicy(TOOL_CALL, False, own, Ceiling(attempts=20)), unsent) == 9
+    late = ToolPolicy(TOOL_CALL, True, None, Ceiling(max_elapsed=5)).decide(unsent, 1, 6)
     assert isinstance(late, GiveUp)
-    assert ToolPolicy(True, None, Ceiling(patience=3)).rules.patience.total_seconds() == 3
+    assert ToolPolicy(TOOL_CALL, True, None, Ceiling(patience=3)).rules.patience.total_seconds() == 3
 
 
 @pytest.mark.parametrize(
     ("policy", "sent", "says"),
     [
-        (ToolPolicy(False), True, None),
-        (ToolPolicy(False), False, None),
-        (ToolPolicy(False, RetryPolicy()), True, "It may or may not have taken effect."),
-        (ToolPolicy(False, RetryPolicy()), False, "The service has not taken the call."),
+        (ToolPolicy(TOOL_CALL, False), True, None),
+        (ToolPolicy(TOOL_CALL, False), False, None),
+        (ToolPolicy(TOOL_CALL, False, RetryPolicy()), True, "It may or may not have taken effect."),
+        (ToolPolicy(TOOL_CALL, False, RetryPolicy()), False, "The service has not taken the call."),
         # An attempt before this one may have been taken.
-        (ToolPolicy(True), False, "It may or may not have taken effect."),
-        (ToolPolicy(False, RetryPolicy({ErrorClass.TIMEOUT: Rule()})), False, "It may or may not have taken effect."),
+        (ToolPolicy(TOOL_CALL, True), False, "It may or may not have taken effect."),
+        (
+            ToolPolicy(TOOL_CALL, False, RetryPolicy({ErrorClass.TIMEOUT: Rule()})),
+            False,
+            "It may or may not have taken effect.",
+        ),
     ],
 )
 def test_what_the_model_reads_of_its_effects(policy: ToolPolicy, sent: bool, says: str | None) -> None:
@@ -155,12 +159,12 @@ def crm_tool() -> Tool:
 @given(st.lists(REQUESTS, max_size=12), st.integers(1, 4))
 def test_without_a_policy_nothing_that_was_sent_is_sent_twice(program: list[tuple[str, Any]], most: int) -> None:
     """However many requests a call makes."""
-    assert max(sends(program, ToolPolicy(idempotent=False), most=most).values()) <= 1
+    assert max(sends(program, ToolPolicy(TOOL_CALL, idempotent=False), most=most).values()) <= 1
 
 
 @given(st.lists(REQUESTS, max_size=12))
 def test_with_the_default_policy_a_single_request_is_taken_once_at_most(program: list[tuple[str, Any]]) -> None:
-    assert max(sends(program, ToolPolicy(idempotent=False, own=RetryPolicy()), most=1).values()) <= 1
+    assert max(sends(program, ToolPolicy(TOOL_CALL, idempotent=False, own=RetryPolicy()), most=1).values()) <= 1
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from tests.unit.test_conversations import lease
 from workers.protocols.chat_completions import ChatCompletions
 from workers.steps import step
 from workers.steps.active_step import ActiveStep
+from workers.steps.attempt import StepHandler
 from workers.steps.conversation_cache import ConversationCache
 from workers.steps.in_place import InPlace
-from workers.steps.registry import StepHandler
 from workers.steps.step_functions import call_model
 
 BROUGHT = (
@@ -95,7 +95,7 @@ async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: py
     monkeypatch.setattr(step, "settle", settle)
     assert known is conversations.get("conv")
     with pytest.raises(step.StepFailed):
-        await step.make_attempt(StepHandler(MODEL, MODEL_CALL, call_model), runtime, "run", "conv", "1")
+        await step.make_attempt(lambda _: StepHandler(MODEL, MODEL_CALL, call_model), runtime, "run", "conv", "1")
     (verdict,) = settled
     assert isinstance(verdict, GiveUp)
     assert (verdict.failure.error_class, verdict.failure.retryable) == ("internal", False)

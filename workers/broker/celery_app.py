@@ -8,7 +8,7 @@ from __future__ import annotations
 from palaver.config.exits import refusing
 from palaver.config.settings import settings
 from palaver.delivery.deliveries import QUEUES
-from palaver.vocabulary.step_kinds import MODEL
+from palaver.vocabulary.step_kinds import KINDS, MODEL
 
 from ..own_celery import OwnCelery
 from .remote import Control
@@ -24,9 +24,9 @@ app = OwnCelery(
         "task_queues": tuple(QUEUES.values()),
         "task_default_queue": MODEL.queue,
         "task_create_missing_queues": False,
+        "task_routes": {kind.task: {"queue": kind.queue} for kind in KINDS},
         "accept_content": ["json"],
         "task_serializer": "json",
-        "task_ignore_result": True,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
     },

@@ -22,13 +22,13 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from billiard.common import terminate_handler_fired
 
@@ -45,9 +45,8 @@ from ..sources.companions import companions
 from ..sources.containment import GRACE, Interrupted, ToolAnswer, failed, failing, presented, timed_out
 from ..steps.capabilities import Capabilities
 from ..steps.histograms import Histograms
-from ..steps.registry import StepHandler
+from ..steps.registry import StepTask
 from ..steps.runtime import Runtime
-from ..steps.step import make_attempt
 from . import processes
 from .output import Output
 from .process_state import ProcessState
@@ -153,7 +152,7 @@ class Child:
             tell_tools=self._renewed,
         )
         async with running(runtime, sweeps=False):
-            self._runtime = runtime
+            self._runtime = StepTask.runtime = runtime
             self._greatest = _greatest(tools)
             self._heartbeat(self._settings.heartbeat / 4)
             self._slots.work(self._place, False)
@@ -184,12 +183,11 @@ class Child:
             self._loop.call_soon_threadsafe(self._ended.set)
             self._thread.join(5)
 
-    def run(self, handler: StepHandler, *ids: str) -> str:
+    def run(self, attempt: Coroutine[Any, Any, str], title: str) -> str:
         """Try a step: its coroutine on the loop, its tool here, in the main thread."""
-        assert self._runtime is not None  # the loop has begun before the first task
-        self._output.begin(f"{ids[0]}/{ids[2]}")
+        self._output.begin(title)
         self._slots.work(self._place, True)
-        outcome: Future[str] = asyncio.run_coroutine_threadsafe(make_attempt(handler, self._runtime, *ids), self._loop)
+        outcome: Future[str] = asyncio.run_coroutine_threadsafe(attempt, self._loop)
         outcome.add_done_callback(self._step_over)
         while (job := self._inbox.get()) is not None:
             self._do(job)
@@ -351,15 +349,10 @@ def start(settings: Settings, kind: StepKind, queues: Sequence[str], node: str, 
         room = settings.tool_address_space * MIB
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
     _child = Child(settings, kind, queues, node, _drain_reader, place)
+    StepTask.in_child = _child.run
 
 
 def stop() -> None:
     """End it."""
     if _child is not None:
         _child.stop()
-
-
-def current() -> Child:
-    """This process's child."""
-    assert _child is not None  # worker_process_init comes before the first task
-    return _child

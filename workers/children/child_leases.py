@@ -24,6 +24,7 @@ from palaver.steps.verdicts import Continue, ToolOutcome
 from palaver.store import Store
 from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.ids import call_of
+from palaver.vocabulary.step_kinds import TOOL
 
 from .slots import ActiveCall
 
@@ -66,8 +67,7 @@ async def end_lease(run_id: str, conversation_id: str, step: str, worker: str, e
         settled: list[Settled] = []
         if ending is not None:
             lease = _lease(run_id, conversation_id, step, ending.call)
-            assert lease.call is not None
-            outcome = ToolOutcome.failed(lease.call, ending.failure)
+            outcome = ToolOutcome.failed(lease.answers, ending.failure)
             with contextlib.suppress(StaleLease):
                 settled = [await store.steps.settle(lease, Continue(outcomes=(outcome,)))]
         settled += await store.due.sweep([DueItem(run_id, step)], worker=worker)
@@ -83,6 +83,7 @@ def _lease(run_id: str, conversation_id: str, step: str, call: ActiveCall) -> Le
     return Lease(
         run_id=run_id,
         conversation_id=conversation_id,
+        kind=TOOL,
         step=step,
         fence=call.fence,
         attempt=call.try_number,

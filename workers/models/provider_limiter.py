@@ -232,7 +232,7 @@ class ProviderLimiter:
 
         A step that asks this provider again is given its turn after the cool-down right away.
         """
-        if not isinstance(verdict, RetryAfter | GiveUp) or lease.call is not None:
+        if not isinstance(verdict, RetryAfter | GiveUp) or not lease.kind.asks_model:
             return verdict
         failure = verdict.failure
         if failure.error_class is not ErrorClass.RATE_LIMITED:

@@ -77,7 +77,7 @@ class RefusedKeys:
         """Gives a step up for a neighbour that can call its provider; None if this worker's key is not refused, or
         nobody else's is better: then the provider says what is wrong."""
         provider, waited = lease.agent.provider, lease.lacking_for
-        if lease.call is not None or not self.refuses(provider) or waited > _LONGEST:
+        if not lease.kind.asks_model or not self.refuses(provider) or waited > _LONGEST:
             return None
         neighbours = await fleet.workers()
         if not any(

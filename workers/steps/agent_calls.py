@@ -42,8 +42,7 @@ _BUDGET: Final = "Not started: the budget of this run is used up."
 
 async def call_agent(attempt: Attempt) -> Verdict:
     """Begin the run of the call, leave it for later until that has ended, and answer with what came of it."""
-    call = attempt.lease.call
-    assert call is not None  # a model step has none
+    call = attempt.lease.answers
     attempt.source = "engine"
     child = await attempt.runtime.store.children.of(attempt.lease)
     if child is None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import SecretStr
 
@@ -15,10 +15,12 @@ from palaver.schemas.models import Message, ToolCall
 from palaver.secrets.redaction import add_secrets, add_secrets_everywhere
 from palaver.secrets.sealing import KeyMissing
 from palaver.steps.leases import Lease, Renewal
+from palaver.steps.retry import RetryPolicy
 from palaver.steps.verdicts import AskPerson, Finish, HandBack, Postpone, Verdict
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.step_kinds import StepKind
 
 from ..sources.containment import failure_of
 from ..sources.port import OwnTools
@@ -74,7 +76,7 @@ class Attempt:
             NoWorker: no worker has had it for too long.
         """
         lease, runtime, lack = self.lease, self.runtime, None
-        self.source = "model" if lease.call is None else "tool"
+        self.source = "model" if lease.kind.asks_model else "tool"
         try:
             if lease.secrets_at:
                 self._keep(await runtime.secrets.of(lease))
@@ -172,7 +174,7 @@ class Attempt:
             error = failure_of(failure).error_class
             raise
         finally:
-            if self.lease.call is None:
+            if self.lease.kind.asks_model:
                 since, seconds = began - self._begun, time.monotonic() - began
                 self._notes.inline_calls.append(InlineCall(call.id, tool.name, since, seconds, error))
 
@@ -196,3 +198,22 @@ class Attempt:
         """The part of the attempt in the trace of the run, with its verdict `with_usage`; None if it is not traced."""
         trace = self.lease.trace
         return self._notes.dump(verdict) if trace and trace.sampled else None
+
+
+Function = Callable[[Attempt], Awaitable[Verdict | Wait]]
+"""A `Wait` is the answer of a provider's gate: its verdict depends on the policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepHandler:
+    """The work of a kind of step."""
+
+    kind: StepKind
+    retry: RetryPolicy
+    """The retry policy for its failures."""
+    function: Function
+    """The work of one attempt."""
+
+
+HandlerOf = Callable[[StepKind], StepHandler]
+"""Finds the work of a kind, as its decorator says it."""

@@ -65,7 +65,7 @@ class ConversationCache:
     def load(self, known: CachedConversation | None, lease: Lease, protocol: ModelProtocol) -> CachedConversation:
         """The conversation by what was ``known`` of it before ``lease`` and what that brought; an empty one for a step
         that answers a call."""
-        if lease.call is not None:
+        if not lease.kind.asks_model:
             return CachedConversation(protocol)
         conversation = CachedConversation(protocol, lease.agent.model) if known is None or lease.log.rebuilt else known
         # What cannot be read to its end is not kept: its beginning would be read twice.

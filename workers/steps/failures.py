@@ -29,19 +29,19 @@ async def verdict_on(error: Exception, attempt: Attempt, policy: RetryPolicy) ->
     """The verdict on an exception of a step's function. If the provider asked for fewer requests, all steps wait. If it
     is out, that costs the step no attempt."""
     lease, limiter = attempt.lease, attempt.runtime.limiter
-    if lease.call is not None:
-        log_raised(error, lease.call.name, lease)
+    if not lease.kind.asks_model:
+        log_raised(error, lease.answers.name, lease)
     if isinstance(error, ToolFailure) and attempt.tool is not None:
-        return await verdict_on_call(error, attempt, attempt.tool)
+        return await verdict_on_call(error, attempt, attempt.tool, policy)
     failure = classify(error, source=attempt.source, provider=lease.agent.provider, model=lease.agent.model_name)
     if failure.error_class is ErrorClass.INTERNAL:
         log.exception("step %s/%s failed inside", lease.run_id, lease.step)
-    if lease.call is None and failure.error_class is ErrorClass.AUTHENTICATION:
+    if lease.kind.asks_model and failure.error_class is ErrorClass.AUTHENTICATION:
         moved = await attempt.runtime.key_refused(lease)
         if moved is not None:
             return moved
         failure = _named(failure, attempt)
-    if lease.call is None:
+    if lease.kind.asks_model:
         patient = bool(_own(policy, lease).patience)
         out = await limiter.met_outage(lease, failure, attempt.calls.permit.probes, patient=patient)
         if out is not None:
@@ -73,7 +73,7 @@ def verdict_on_wait(wait: Wait, attempt: Attempt, policy: RetryPolicy) -> Verdic
     """The verdict on a step whose provider takes no call now, or whose tenant may make none. In an outage the policy
     says for how long it waits."""
     if attempt.service is not None:
-        return verdict_on_service(wait, attempt)
+        return verdict_on_service(wait, attempt, policy)
     if wait.failure is None:
         reason = WaitReason.TENANT_LIMIT if wait.of_tenant else WaitReason.PROVIDER_COOLDOWN
         return Postpone(wait.seconds, wait.code, reason)
@@ -96,7 +96,7 @@ def _by_policy(failure: Failure, lease: Lease, policy: RetryPolicy) -> Verdict:
 
 def _own(policy: RetryPolicy, lease: Lease) -> RetryPolicy:
     """The policy of the step kind, behind the rules of the run: the API has replaced their name by them."""
-    if lease.call is not None or lease.agent.retry is None:
+    if lease.agent.retry is None or not lease.kind.asks_model:
         return policy
     return RetryPolicy.parse(lease.agent.retry).over(policy)
 
@@ -104,8 +104,8 @@ def _own(policy: RetryPolicy, lease: Lease) -> RetryPolicy:
 def _given_up(judged: GiveUp, lease: Lease, policy: RetryPolicy) -> Verdict:
     """Return the verdict that follows: the run ends, or goes on with its next model, or its model is told."""
     failure = judged.failure
-    if lease.call is not None:
-        return Continue(outcomes=(ToolOutcome.failed(lease.call, failure),)) if failure.recoverable else judged
+    if not lease.kind.asks_model:
+        return Continue(outcomes=(ToolOutcome.failed(lease.answers, failure),)) if failure.recoverable else judged
     if lease.fallback is not None and policy.falls_back(failure):
         return RetryAfter(0.0, failure, fallback=True)
     return judged

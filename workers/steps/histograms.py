@@ -67,10 +67,10 @@ class Histograms:
         """In a child: it is the one at this place of the pool."""
         self._place = place
 
-    def settled(self, kind: StepKind, lease: Lease, verdict: Verdict, settled: Settled, active: ActiveStep) -> None:
+    def settled(self, lease: Lease, verdict: Verdict, settled: Settled, active: ActiveStep) -> None:
         """A step was claimed, worked on, and settled just now."""
         now = time.monotonic()
-        self._observe(_STEP, now - active.began_at, kind.name, outcome_of(lease, verdict, settled))
+        self._observe(_STEP, now - active.began_at, lease.kind.name, outcome_of(lease, verdict, settled))
         self._observe(_WAIT, lease.waited)
         if active.cancelled_at is not None:
             self._observe(_STOP, now - active.cancelled_at)
@@ -149,7 +149,7 @@ def outcome_of(lease: Lease, verdict: Verdict, settled: Settled) -> StepOutcome:
             return "retried" if settled.status == RunStatus.RUNNING else "failed"
         case GiveUp():
             return "failed"
-        case Continue(outcomes=outcomes) if lease.call is not None and any(outcome.failure for outcome in outcomes):
+        case Continue(outcomes=outcomes) if not lease.kind.asks_model and any(outcome.failure for outcome in outcomes):
             return "failed"
         case Continue() | Finish():
             return "done"

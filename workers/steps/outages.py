@@ -67,7 +67,7 @@ async def claim(
         if isinstance(lease, Stray):
             return lease
         runtime.publish(lease.deliveries)
-        if lease.call is not None or known is None:
+        if known is None or not lease.kind.asks_model:
             return lease
         if known.turn_to(runtime.terms.protocol(lease.agent), lease.agent.model):
             return lease

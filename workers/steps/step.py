@@ -33,11 +33,10 @@ from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.vocabulary.lifecycle import RunStatus
 
 from .active_step import ActiveStep, InterruptReason
-from .attempt import Attempt
+from .attempt import Attempt, Function, HandlerOf, StepHandler
 from .conversations import CachedConversation
 from .failures import verdict_on, verdict_on_wait
 from .outages import claim, settle
-from .registry import Function, StepHandler
 from .runtime import Runtime
 
 log = logging.getLogger("palaver.workers.steps.step")
@@ -47,7 +46,7 @@ class StepFailed(Exception):
     """Flower shows this as a FAILURE or a RETRY, with the error's class, code and sentence and never with content."""
 
 
-async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
+async def make_attempt(handler_of: HandlerOf, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
     """Make one attempt of a step: the body of every Celery task.
 
     Returns a short text for the operator. Raises ``celery.exceptions.Retry`` for a step that will be retried (Celery
@@ -68,14 +67,14 @@ async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conv
             failpoint("step.claimed")
             attempt = Attempt(lease, runtime, active)
             add_names(attempt.has_tool)
-            verdict = attempt.with_usage(await _verdict(handler, attempt, known, active))
+            verdict = attempt.with_usage(await _verdict(handler_of(lease.kind), attempt, known, active))
             failpoint("step.settling")
             shown, note = attempt.stream.close(verdict), attempt.trace_note(verdict)
             with runtime.in_place.offer(active, verdict, runtime.conversations.get(conversation_id)) as offer:
                 settled = await settle(runtime, lease, verdict, shown=shown, trace_note=note, place=offer.place)
                 if settled.following is not None:
                     runtime.in_place.go_on(offer, settled.following)
-            runtime.histograms.settled(handler.kind, lease, verdict, settled, active)
+            runtime.histograms.settled(lease, verdict, settled, active)
             if not settled.goes_on:
                 runtime.conversations.rest(conversation_id)
             if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:

@@ -15,7 +15,7 @@ from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutco
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import count_exceeded, limit_of
-from palaver.vocabulary.step_kinds import MODEL, TOOL
+from palaver.vocabulary.step_kinds import MODEL, REMOTE, TOOL
 
 from ..protocols import PAUSE, WITHHELD, ModelReply
 from ..sources.containment import CallLeft, ToolAnswer, failure_of
@@ -34,16 +34,11 @@ _STOPS = {WITHHELD: StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
 
 @step(MODEL, retry=MODEL_CALL)
 async def call_model(attempt: Attempt) -> Verdict | Wait:
-    """Call the model, and run quick inline tools at once; or call an agent, or a tool of an MCP server of its own."""
-    agent, call = attempt.lease.agent, attempt.lease.call
-    if call is not None and call.name in agent.subagents:
-        return await call_agent(attempt)
-    if agent.mcp_servers and not attempt.lease.condenses:
-        await attempt.load_own_tools()
-    if call is not None:
-        return await call_tool(attempt)
+    """Call the model, and run quick inline tools at once."""
     if attempt.lease.condenses:
         return await _condense(attempt)
+    if attempt.lease.agent.mcp_servers:
+        await attempt.load_own_tools()
     if (stuck := attempt.prompt.detect_repetition()) is not None:
         return GiveUp(stuck.failure, StopReason.STUCK)
     async with attempt.calls.permit as wait:
@@ -129,7 +124,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
             tool, arguments = tool_of(attempt, call)
             approvals = attempt.lease.agent.approvals
             # A server of the agent's own is somebody else's to keep waiting: its calls hold no process (ADR 0123).
-            kind = TOOL if attempt.own is None or own_tool(attempt, call.name) is None else MODEL
+            kind = TOOL if attempt.own is None or own_tool(attempt, call.name) is None else REMOTE
             offered = attempt.calls.offered.get(call.name)
             shown = offered.digest or None if offered is not None else None
             if approvals.ask(tool.name, risky=tool.risky, alone=len(calls) == 1):
@@ -175,9 +170,9 @@ def _of_agent(attempt: Attempt, call: ToolCall, *, alone: bool) -> OpenCall:
     message_of(call)
     approvals = attempt.lease.agent.approvals
     if not approvals.ask(call.name, risky=False, alone=alone):
-        return OpenCall(call, idempotent=True, kind=MODEL)
+        return OpenCall(call, idempotent=True, kind=REMOTE)
     by_other = approvals.needs_second_person(call.name)
-    return OpenCall(call, True, "approval", approvals.timeout, kind=MODEL, second_person=by_other)
+    return OpenCall(call, True, "approval", approvals.timeout, kind=REMOTE, second_person=by_other)
 
 
 def answer(call: ToolCall, output: ToolAnswer, *, edited: bool = False, ends_run: bool = False) -> ToolOutcome:
@@ -197,11 +192,19 @@ def _redacted(part: Part) -> Part:
     return TextPart(type="text", text=redact(part.text)) if isinstance(part, TextPart) else part
 
 
+@step(REMOTE, retry=TOOL_CALL)
+async def call_elsewhere(attempt: Attempt) -> Verdict | Wait:
+    """Call an agent, or a tool of an MCP server of the agent's own."""
+    if attempt.lease.answers.name in attempt.lease.agent.subagents:
+        return await call_agent(attempt)
+    await attempt.load_own_tools()
+    return await call_tool(attempt)
+
+
 @step(TOOL, retry=TOOL_CALL)
 async def call_tool(attempt: Attempt) -> Verdict | Wait:
     """Call the tool that the model asked for."""
-    call = attempt.lease.call
-    assert call is not None  # only tool steps are delivered here
+    call = attempt.lease.answers
     tool, arguments = tool_of(attempt, call)
     try:
         async with attempt.permit_for(tool) as wait:

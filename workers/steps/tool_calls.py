@@ -141,7 +141,7 @@ def _traceparent(lease: Lease, call: ToolCall) -> str | None:
     """The span of the call: of its step, or within that of the model's."""
     if lease.trace is None:
         return None
-    within = "" if lease.call is not None else call.id
+    within = call.id if lease.kind.asks_model else ""
     return lease.trace.traceparent(lease.trace.span_id(lease.step, lease.fence, within))
 
 

@@ -17,11 +17,11 @@ from ..sources.containment import failure_of
 from .attempt import Attempt
 
 
-async def verdict_on_call(error: ToolFailure, attempt: Attempt, tool: ToolDeclaration) -> Verdict:
-    """The verdict on what a call of ``tool`` raised. What it says of the tool's service all workers hear, also if this
-    call is not tried again."""
+async def verdict_on_call(error: ToolFailure, attempt: Attempt, tool: ToolDeclaration, kind: RetryPolicy) -> Verdict:
+    """The verdict on what a call of ``tool`` raised, by its policy over that of the step's ``kind``. What it says of
+    the tool's service all workers hear, also if this call is not tried again."""
     finding = error.finding or ToolFinding(failure_of(error), sent=True)
-    policy, service = _policy(tool, attempt), attempt.service
+    policy, service = _policy(tool, attempt, kind), attempt.service
     out = None if service is None else await service.met_outage(finding)
     if out is not None and policy.reason(finding) is not None:
         return _outlast(replace(out, failure=replace(finding.failure, retryable=True)), attempt, policy, finding)
@@ -31,12 +31,12 @@ async def verdict_on_call(error: ToolFailure, attempt: Attempt, tool: ToolDeclar
     return _told(judged, attempt) if isinstance(judged, GiveUp) else judged
 
 
-def verdict_on_service(wait: Wait, attempt: Attempt) -> Verdict:
+def verdict_on_service(wait: Wait, attempt: Attempt, kind: RetryPolicy) -> Verdict:
     """The verdict on a call that was not made, because its service takes none now."""
     assert attempt.tool is not None  # whose service it is
     if wait.failure is None:
         return Postpone(wait.seconds, _code(wait, attempt), WaitReason.SERVICE_COOLDOWN)
-    return _outlast(wait, attempt, _policy(attempt.tool, attempt), None)
+    return _outlast(wait, attempt, _policy(attempt.tool, attempt, kind), None)
 
 
 def _outlast(wait: Wait, attempt: Attempt, policy: ToolPolicy, made: ToolFinding | None) -> Verdict:
@@ -57,13 +57,14 @@ def _code(wait: Wait, attempt: Attempt) -> str:
 
 def _told(judged: GiveUp, attempt: Attempt) -> Continue:
     """The model is told in place of a result, and the run goes on."""
-    assert attempt.lease.call is not None  # the one that failed
-    return Continue(outcomes=(ToolOutcome.failed(attempt.lease.call, judged.failure),))
+    return Continue(outcomes=(ToolOutcome.failed(attempt.lease.answers, judged.failure),))
 
 
-def _policy(tool: ToolDeclaration, attempt: Attempt) -> ToolPolicy:
-    """The policy of a tool, below what the run allows."""
+def _policy(tool: ToolDeclaration, attempt: Attempt, kind: RetryPolicy) -> ToolPolicy:
+    """The policy of a tool over that of the step's ``kind``, below what the run allows."""
     own = None if tool.retry is None else RetryPolicy.parse(tool.retry)
     of_run = attempt.lease.agent.retry
     ceiling = None if of_run is None else RetryPolicy.parse(of_run).tools
-    return ToolPolicy(tool.idempotent, own) if ceiling is None else ToolPolicy(tool.idempotent, own, ceiling)
+    return (
+        ToolPolicy(kind, tool.idempotent, own) if ceiling is None else ToolPolicy(kind, tool.idempotent, own, ceiling)
+    )

@@ -53,8 +53,8 @@ class ToolVersions:
         A call that says of no version, as of an older worker, or whose arguments a person changed, goes by its
         arguments alone.
         """
-        call = lease.call
-        if call is None or call.name not in self._tools or lease.kept is not None:
+        call = lease.answers
+        if call.name not in self._tools or lease.kept is not None:
             return None
         here, shown = self._tools[call.name], None if lease.edited else lease.shown
         if shown == here.digest:

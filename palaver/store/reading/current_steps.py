@@ -13,7 +13,7 @@ from palaver.schemas.models import Run
 from palaver.store.reading.records import instant, moment
 from palaver.store.redis.connection import Fields
 from palaver.vocabulary.lifecycle import StepState
-from palaver.vocabulary.step_kinds import kind_of
+from palaver.vocabulary.step_kinds import kind_of_step
 
 _ORDER: Final = (StepState.LEASED, StepState.READY, StepState.LATER, StepState.AWAITING, StepState.PARKED)
 """The order of the steps in the answer, with work in progress first: among many steps that is what people look for."""
@@ -31,14 +31,14 @@ def show_steps(run: Run, steps: Fields, progress: bytes | None) -> None:
 def _step(name: str, record: Mapping[str, Any], model: str, progress: bytes | None) -> CurrentStep:
     state, losses = StepState(record["state"]), int(record["losses"])
     leased = state is StepState.LEASED
-    call, failed = record.get("call"), record.get("failed") or {}
-    reported, ends = _reported(progress, record) if leased else (None, None)
+    kind, failed = kind_of_step(record["queue"], name), record.get("failed") or {}
+    reported, ends = _reported(progress, record) if leased and kind.asks_model else (None, None)
     attempts = failed.get("attempts")
     return CurrentStep(
         step=name,
-        kind=kind_of(record["queue"]).name,
+        kind=kind.name,
         queue=record["queue"],
-        name=model if call is None else record.get("tool") or orjson.loads(call)["name"],
+        name=model if kind.asks_model else record.get("tool") or orjson.loads(record["call"])["name"],
         state=state,
         since=moment(record.get("since")),
         attempt=int(record["attempt"]) + losses,
@@ -54,7 +54,7 @@ def _step(name: str, record: Mapping[str, Any], model: str, progress: bytes | No
 def _reported(progress: bytes | None, record: Mapping[str, Any]) -> tuple[StepProgress | None, datetime | None]:
     """Return the progress that the worker of the step reported of its answer, and when it will give the attempt up."""
     fence, received, characters, at, ends = (progress or b"0 0 0 0 0").split()
-    if record.get("call") is not None or int(fence) != int(record["fence"]):
+    if int(fence) != int(record["fence"]):
         return None, None
     return StepProgress(at=instant(at), bytes=int(received), characters=int(characters)), instant(ends)
 

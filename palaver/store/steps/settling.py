@@ -119,14 +119,14 @@ def _settle(
         case RetryAfter():
             kind, fallback, attempts = VerdictKind.RETRY, verdict.fallback, verdict.attempts
             delay, error = verdict.delay, _error(verdict.failure, lease)
-        case GiveUp() if lease.call is None:
+        case GiveUp() if lease.kind.asks_model:
             kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
             message = verdict.message
         case GiveUp(failure) if failure.recoverable:
-            kind, outcomes = VerdictKind.CONTINUE, (ToolOutcome.failed(lease.call, failure),)
+            kind, outcomes = VerdictKind.CONTINUE, (ToolOutcome.failed(lease.answers, failure),)
         case GiveUp(failure):
             kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
-            outcomes = (ToolOutcome.failed(lease.call, failure if lease.kept is None else failure.noting(_BEGUN)),)
+            outcomes = (ToolOutcome.failed(lease.answers, failure if lease.kept is None else failure.noting(_BEGUN)),)
     finishes, ending = (
         kind is VerdictKind.FINISH,
         next((outcome.message for outcome in outcomes if outcome.ends_run), None),
@@ -205,7 +205,7 @@ def _failed(lease: Lease, verdict: _Work) -> ErrorClass | None:
     match verdict:
         case RetryAfter() | GiveUp():
             return verdict.failure.error_class
-        case Continue(outcomes=outcomes) if lease.call is not None:
+        case Continue(outcomes=outcomes) if not lease.kind.asks_model:
             return next((outcome.failure.error_class for outcome in outcomes if outcome.failure), None)
         case _:
             return None
@@ -302,8 +302,7 @@ def _action(lease: Lease, step: OpenCall) -> bytes | None:
 
 def _question(lease: Lease, verdict: AskPerson) -> bytes:
     """The action that a call waits for in its middle. It is of this very lease: a server may ask the same again."""
-    call = lease.call
-    assert call is not None  # only calls ask
+    call = lease.answers
     asked = verdict.question.model_dump(exclude_none=True)
     own = hashlib.sha256(f"{lease.run_id}/{lease.step}/{lease.fence}".encode()).hexdigest()
     return orjson.dumps(

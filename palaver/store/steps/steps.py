@@ -39,9 +39,9 @@ from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.settling import settlement, used
 from palaver.telemetry.outage_log import outage_reason
-from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.step_kinds import kind_of_step
 
 log = logging.getLogger("palaver.store.steps.steps")
 
@@ -72,7 +72,7 @@ class Steps:
         known: int | None,
         known_at: int = 0,
     ) -> Lease | Stray:
-        """Lease a step to ``worker``, if it is in one of ``queues``.
+        """Lease a step to ``worker``, if it is in one of ``queues``, which are of one kind of workers.
 
         ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known`` is the log
         position up to which the worker has cached the log; None when it needs no messages (tool steps). ``known_at`` is
@@ -82,9 +82,11 @@ class Steps:
         Raises:
             NotDurable: a tool step's lease is not as safe as PALAVER_DURABILITY asks; it was handed back.
         """
+        kind = kind_of_step(queues[0], step)
         claim = Claim(
             run_id=run_id,
             conversation_id=conversation_id,
+            kind=kind,
             run=keys.of_run(run_id, conversation_id),
             step=step,
             worker=worker,
@@ -94,7 +96,7 @@ class Steps:
             nonce=nonce,
             queues=tuple(queues),
         )
-        lease = await (self._scripts.run(claim) if call_of(step) is None else self._begin(claim))
+        lease = await (self._scripts.run(claim) if kind.asks_model else self._begin(claim))
         return lease if isinstance(lease, Stray) else await self._whole(lease)
 
     async def _begin(self, claim: Claim) -> Lease | Stray:

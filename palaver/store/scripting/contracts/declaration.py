@@ -28,7 +28,7 @@ from typing import (
 from palaver.errors import NewerVersion
 from palaver.store.redis.connection import Value
 from palaver.store.redis.keys import Key
-from palaver.store.scripting.contracts.wire import Field, Read, Unsent, is_record, item_type, wire_of
+from palaver.store.scripting.contracts.wire import Field, Read, is_record, is_unsent, item_type, wire_of
 
 NEWER: Final = "newer"
 """The reply of a script about a run when newer code has worked on its conversation; it is in no declaration."""
@@ -91,7 +91,7 @@ class Shape:
                 return _put_keys
             self.args.append(group)
             return _Record(group.name, group.fields).put
-        if hint == Unsent:
+        if is_unsent(hint):
             return _put_nothing
         if hint in (Key, Key | None):
             self.keys.append(Field(name, None))
@@ -131,7 +131,9 @@ def _accepted(hint: Any) -> tuple[type, ...]:
         return (hint,)
     if item_type(hint):
         return (tuple, list)
-    if hint in (Key, Unsent):
+    if is_unsent(hint):
+        return (get_args(hint)[0],)
+    if hint == Key:
         return (str,)
     return (str, NoneType) if hint == Key | None else wire_of(hint).accepts
 
@@ -147,7 +149,7 @@ def _put_keys(keys: list[Any], args: list[Any], value: tuple[str, ...]) -> None:
     keys += value
 
 
-def _put_nothing(keys: list[Any], args: list[Any], value: str) -> None:
+def _put_nothing(keys: list[Any], args: list[Any], value: object) -> None:
     """It is for the reply alone."""
 
 

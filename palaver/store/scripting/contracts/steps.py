@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
@@ -12,9 +12,10 @@ from palaver.steps.leases import Delivery, Lease, OfferedPlace, Stray
 from palaver.store.redis.keys import Key, RunKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved, Stale
-from palaver.store.scripting.contracts.wire import Batch, Json, Unsent
+from palaver.store.scripting.contracts.wire import Batch, Json, Unsent, UnsentKind
 from palaver.vocabulary.durations import Seconds
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
+from palaver.vocabulary.step_kinds import MODEL, StepKind
 
 
 class RunDue(StrEnum):
@@ -47,10 +48,11 @@ class Used(NamedTuple):
 class Claim(Script[Lease | Stray]):
     """Lease a step to a worker."""
 
-    echoes = ("run_id", "conversation_id")
+    echoes = ("run_id", "conversation_id", "kind")
 
     run_id: Unsent
     conversation_id: Unsent
+    kind: UnsentKind
     run: RunKeys
     step: str
     worker: str
@@ -120,7 +122,9 @@ class Settle(Script[Moved | Lease | Stale]):
     may get the lease of the run's next step: then nobody is waiting for a worker, and there is nothing to publish."""
 
     when_full = True
-    echoes = ("run_id", "conversation_id")
+    echoes = ("run_id", "conversation_id", "kind")
+    kind: ClassVar[StepKind] = MODEL
+    """That of the run's next step, if the answer is its lease."""
 
     run_id: Unsent
     conversation_id: Unsent

@@ -36,9 +36,12 @@ from palaver.store.scripting.log_entries import read_tail
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.durations import Seconds
 from palaver.vocabulary.limits import KIB
+from palaver.vocabulary.step_kinds import StepKind
 
 Json = Annotated[str | bytes, "JSON text"]
-Unsent = Annotated[str, "a text that a reply echoes, and Lua does not see"]
+UNSENT: Final = "a value that a reply echoes, and Lua does not see"
+Unsent = Annotated[str, UNSENT]
+UnsentKind = Annotated[StepKind, UNSENT]
 Entries = Annotated[Sequence[Any], "entries of a stream, as Redis answers them"]
 T = TypeVar("T")
 Batch = Annotated[tuple[T, ...], "many, of which a script does the same with each"]
@@ -164,6 +167,11 @@ def item_type(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     return get_args(hint)[0] if get_origin(hint) is tuple else None
+
+
+def is_unsent(hint: Any) -> bool:
+    """Tell whether a value is for the reply alone."""
+    return get_origin(hint) is Annotated and UNSENT in get_args(hint)
 
 
 def is_record(hint: Any) -> bool:
