@@ -26,7 +26,7 @@ from palaver.events.kinds import EventKind, StoredIn
 from palaver.steps.retry import MODEL_CALL, TOOL_CALL, stop_reason
 from palaver.steps.tool_retry import SERVICE_CALL
 from palaver.telemetry.metrics import METRICS, Metric
-from palaver.vocabulary.limits import LIMITS, Limit
+from palaver.vocabulary.limits import Limit, all_limits
 
 _EVENTS: Final[Mapping[StoredIn, str]] = {
     StoredIn.LOG: "In the conversation's log and in the run's feed",
@@ -78,7 +78,7 @@ def retry_rules() -> str:
 
 def limits() -> str:
     """docs/reference/limits.md from its first heading of a group on."""
-    rows = ((each.group, _limit(each)) for each in LIMITS.values())
+    rows = ((each.group, _limit(each)) for each in all_limits().values())
     return _grouped(("limit", "at most", "setting", "counter", "beyond it"), rows)
 
 

@@ -17,12 +17,20 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 GROUP: Final = "palaver.features"
 """The group of entry points."""
+R = TypeVar("R", bound="NamedRow")
 _OURS: Final = "palaver.features."
 """Palaver's own in an installed wheel; a checkout has ``features`` beside ``palaver``."""
+
+
+class NamedRow(Protocol):
+    """A row of a table of the core."""
+
+    @property
+    def name(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,8 @@ class Feature:
     that an agent names itself."""
     routes: str | None = None
     """A module that adds routes to the native dialect, or to one of its own; without an attribute."""
+    limits: str | None = None
+    """Its rows among `palaver.vocabulary.limits.all_limits`, by the limit of the core that each stands behind."""
     problems: str | None = None
     """The codes of problems that the API answers with for it, each a `palaver.errors.problem_codes.ProblemCode`."""
     commands: str | None = None
@@ -102,6 +112,7 @@ def brought(
         "checks",
         "own_servers",
         "routes",
+        "limits",
         "problems",
         "commands",
     ],
@@ -110,6 +121,16 @@ def brought(
     for feature in features().values():
         if (place := getattr(feature, part)) is not None:
             yield feature.load(place)
+
+
+def with_rows(own: Mapping[str, R], part: Literal["limits"]) -> Mapping[str, R]:
+    """Return rows of the core by their names, and each of features behind the row of the core that it says."""
+    rows = [*own.values()]
+    for placed in brought(part):
+        for name, more in placed.items():
+            place = rows.index(own[name]) + 1
+            rows[place:place] = more
+    return MappingProxyType({row.name: row for row in rows})
 
 
 def loaded(entry: EntryPoint) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never, get_args
 import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord, IdempotencyMismatch, StateConflict
-from palaver.schemas.batches import AgentTotals, Batch, BatchHead, BatchItem, BatchResult, BatchVerb, CellStatus
+from palaver.schemas.batches import AgentTotals, Batch, BatchItem, BatchResult, CellStatus
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.models import AgentSpec
 from palaver.store.reading import records
@@ -26,6 +26,7 @@ from palaver.telemetry.metrics import NANO
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from . import batch_keys
+from .bodies import BatchHead, BatchVerb
 from .contract import AppendItems, BatchMade, ChangeBatch, CreateBatch, ItemsAppended, OffsetWrong, RemoveBatch
 from .problems import UnknownBatch
 

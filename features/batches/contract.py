@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from palaver.schemas.batches import BatchState, BatchVerb
+from palaver.schemas.batches import BatchState
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.agents import Absent, Removed, TenantErased, TooMany
 from palaver.store.scripting.contracts.claims import StaleClaim, TickBusy
@@ -15,6 +15,7 @@ from palaver.store.scripting.contracts.wire import Json
 from palaver.vocabulary.durations import Seconds
 
 from .batch_keys import BatchKeys
+from .bodies import BatchVerb
 
 
 @dataclass(frozen=True, slots=True)

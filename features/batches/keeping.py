@@ -15,11 +15,12 @@ from palaver.operations.admission.places import below
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.operations.bearers import bearer_of_order
 from palaver.operations.scopes import refuse_held
-from palaver.schemas.batches import Batch, BatchHead, BatchItem, BatchResult, BatchVerb, MoreItems, NewBatch
+from palaver.schemas.batches import Batch, BatchItem, BatchResult
 from palaver.schemas.models import AgentSpec, Submission
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .batches import Batches, BatchOrder
+from .bodies import BatchHead, BatchVerb, MoreItems, NewBatch
 from .problems import UnknownBatch
 
 _GOING_ON: Final = frozenset({"open", "running", "cancelling"})

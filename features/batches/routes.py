@@ -19,10 +19,11 @@ from api.native.dialect import NATIVE
 from api.native.links import location_of, next_page
 from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
-from palaver.schemas.batches import Batch, BatchResult, MoreItems, NewBatch
+from palaver.schemas.batches import Batch, BatchResult
 from palaver.schemas.cells import as_cell
 
 from . import keeping
+from .bodies import MoreItems, NewBatch
 
 CSV: Final = "text/csv"
 JSONL: Final = "application/x-ndjson"

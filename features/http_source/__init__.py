@@ -6,4 +6,4 @@ from typing import Final
 
 from palaver.feature import Feature
 
-FEATURE: Final = Feature(__name__, source=("http", "source:KIND"))
+FEATURE: Final = Feature(__name__, source=("http", "source:KIND"), limits="limits:LIMITS")

@@ -6,4 +6,6 @@ from typing import Final
 
 from palaver.feature import Feature
 
-FEATURE: Final = Feature(__name__, source=("mcp", "source:KIND"), own_servers="conversation_servers:McpOwnServers")
+FEATURE: Final = Feature(
+    __name__, source=("mcp", "source:KIND"), own_servers="conversation_servers:McpOwnServers", limits="limits:LIMITS"
+)

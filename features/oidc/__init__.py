@@ -6,4 +6,4 @@ from typing import Final
 
 from palaver.feature import Feature
 
-FEATURE: Final = Feature(__name__, tokens="opening:tokens_of", checks="opening:findings_of")
+FEATURE: Final = Feature(__name__, tokens="opening:tokens_of", checks="opening:findings_of", limits="limits:LIMITS")

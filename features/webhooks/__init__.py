@@ -18,4 +18,5 @@ FEATURE: Final = Feature(
     routes="routes",
     problems="problems:PROBLEMS",
     commands="commands:COMMANDS",
+    limits="limits:LIMITS",
 )

@@ -7,16 +7,7 @@ from collections.abc import Mapping, Sequence
 from palaver.errors import FieldError, Refused
 from palaver.operations.acting import check_sees_installation
 from palaver.operations.backend import Backend, Caller, within_deadline
-from palaver.schemas.webhooks import (
-    DeliveryPage,
-    MadeWebhook,
-    ReplayRequest,
-    ReplayResult,
-    WebhookChange,
-    WebhookInfo,
-    WebhookRequest,
-    WebhookState,
-)
+from palaver.schemas.webhooks import DeliveryPage, MadeWebhook, ReplayResult, WebhookInfo, WebhookState
 from palaver.store.fleet.turns import MOST_SHOWN
 from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -24,6 +15,7 @@ from palaver.vocabulary.webhooks import DeliveryState
 
 from .addresses import webhook_fault
 from .backlog import WebhookBacklogs
+from .bodies import ReplayRequest, WebhookChange, WebhookRequest
 from .deliveries import Deliveries
 from .webhooks import Webhooks, WebhookSecret
 

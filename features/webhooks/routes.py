@@ -15,19 +15,11 @@ from api.native.dialect import NATIVE
 from api.native.links import location_of, next_page
 from palaver.operations import Backend, Caller
 from palaver.schemas.fields import Strict
-from palaver.schemas.webhooks import (
-    DeliveryPage,
-    MadeWebhook,
-    ReplayRequest,
-    ReplayResult,
-    WebhookChange,
-    WebhookInfo,
-    WebhookList,
-    WebhookRequest,
-)
+from palaver.schemas.webhooks import DeliveryPage, MadeWebhook, ReplayResult, WebhookInfo, WebhookList
 from palaver.vocabulary.webhooks import DeliveryState
 
 from . import keeping
+from .bodies import ReplayRequest, WebhookChange, WebhookRequest
 from .terms import OVERLAP
 
 WebhookId = Annotated[str, InPath("The webhook's id.", look=lambda backend, id, _: keeping.read_webhook(backend, id))]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from palaver.errors import Refused, StateConflict
-from palaver.schemas.webhooks import WebhookChange, WebhookInfo
+from palaver.schemas.webhooks import WebhookInfo
 from palaver.secrets.sealing import KeyMissing
 from palaver.store.redis import keys
 from palaver.store.redis.connection import now_ms
@@ -28,6 +28,7 @@ from palaver.vocabulary.limits import count_exceeded
 from palaver.vocabulary.webhooks import Format
 
 from . import webhook_keys
+from .bodies import WebhookChange
 from .contract import MarkRuns, OtherConfig, PutWebhook, RemoveWebhook, Switch, WebhookPut
 from .terms import OVERLAP
 from .webhook_config import KeptSecret, WebhookConfig, readable, shown_webhook

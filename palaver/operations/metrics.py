@@ -7,7 +7,7 @@ from palaver.operations.backend import Backend, within_deadline
 from palaver.telemetry.exposition import Samples, expose
 from palaver.telemetry.metrics import METRICS
 from palaver.version import __version__
-from palaver.vocabulary.limits import exceeded
+from palaver.vocabulary.limits import all_limits, exceeded
 
 
 async def read_metrics(backend: Backend) -> str:
@@ -18,7 +18,7 @@ async def read_metrics(backend: Backend) -> str:
     own: Samples = {
         "palaver_runs_limit": {(): backend.settings.max_runs},
         "palaver_api_watchers": {(): backend.store.feeds.watching},
-        "palaver_api_limits_exceeded_total": {(name,): number for name, number in exceeded.items()},
+        "palaver_api_limits_exceeded_total": {(name,): exceeded[name] for name in all_limits()},
         "palaver_build_info": {(__version__,): 1},
     }
     return expose(METRICS.values(), {**samples, **own})

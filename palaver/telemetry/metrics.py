@@ -16,7 +16,6 @@ from palaver.errors import ErrorClass
 from palaver.schemas.actions import ActionType
 from palaver.schemas.schedules import TickOutcome
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
-from palaver.vocabulary.limits import LIMITS
 from palaver.vocabulary.step_kinds import KINDS, QUEUES
 from palaver.vocabulary.webhooks import AttemptResult, WebhookCondition
 
@@ -456,7 +455,6 @@ _ALL: Final = (
         "What this process met beyond a limit, by its counter on the page of limits.",
         "process",
         ("limit",),
-        always=_one_label(*LIMITS),
     ),
     Metric(_API, "palaver_build_info", "gauge", "1, with the version.", "process", ("version",)),
     Metric(

@@ -1,4 +1,5 @@
-"""Every limit, in one place: code takes its numbers from here, and docs/reference/limits.md is made from it.
+"""Every limit of the core, and what finds those of features: code takes its numbers from here, and
+docs/reference/limits.md is made from it.
 
 ``python -m docs.generate limits`` prints the tables of docs/reference/limits.md; a test compares them. A limit
 with a ``setting`` is the default of that field of ``palaver.config.settings.Settings``, or of a provider's table where
@@ -10,8 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Final
+
+from palaver.feature import with_rows
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -24,7 +28,7 @@ class Limit:
     group: str
     """The table of docs/reference/limits.md that it stands in."""
     name: str
-    """The name of its counter, and in ``LIMITS``."""
+    """The name of its counter, and in ``all_limits``."""
     what: str
     value: int
     unit: str
@@ -34,12 +38,13 @@ class Limit:
     """The environment variable, or the key of a provider's table, that changes it; empty if nothing does."""
 
 
-def _group(name: str, *rows: tuple[str, str, int, str, str] | tuple[str, str, int, str, str, str]) -> list[Limit]:
+def limit_rows(name: str, *rows: tuple[str, str, int, str, str] | tuple[str, str, int, str, str, str]) -> list[Limit]:
+    """Return limits of a group, by their fields."""
     return [Limit(name, *row) for row in rows]
 
 
 _ALL: Final = (
-    *_group(
+    *limit_rows(
         "Requests",
         ("url", "path and query of a URL", 8 * KIB, "bytes", "414 `uri_too_long`"),
         ("headers", "all headers together", 32 * KIB, "bytes", "431 `headers_too_large`"),
@@ -78,7 +83,7 @@ _ALL: Final = (
         ("list_bytes", "their data that it looks at", 32 * MIB, "bytes", "the page is short, and says `has_more`"),
         ("answer_bytes", "an answer that is a page, about", 4 * MIB, "bytes", "the page is short, and says `has_more`"),
     ),
-    *_group(
+    *limit_rows(
         "Connections",
         (
             "connections",
@@ -108,7 +113,7 @@ _ALL: Final = (
         ("socket_parts", "frames that a message is split into there", 1_000, "frames", "the connection is closed"),
         ("socket_pings", "pings of a client that takes no answers", 100, "pings", "the connection is closed"),
     ),
-    *_group(
+    *limit_rows(
         "Agents",
         ("instructions", "instructions of an agent", 200_000, "characters", "422 `validation_error`"),
         ("agent_tools", "tools of an agent, and client tools", 128, "tools", "422 `validation_error`"),
@@ -126,23 +131,8 @@ _ALL: Final = (
         ("pending_below", "calls of runs below that a run shows", 100, "calls", "the nearest are shown"),
         ("ag_ui_snapshot", "a thread that AG-UI shows again as a whole", 4 * MIB, "bytes", "it is not shown again"),
         ("runs_below", "runs below one that are looked through for an action", 1_000, "runs", "409 `unknown_action`"),
-        ("schedules", "schedules of a tenant", 500, "schedules", "409 `schedules_full`"),
-        ("schedule_bytes", "run of a schedule, as JSON", 256 * KIB, "bytes", "422 `validation_error`"),
-        ("schedule_rate", "ticks of a schedule in a minute", 6, "ticks", "422 `validation_error`"),
-        ("schedule_ticks", "ticks that are over, of those that a schedule shows", 50, "ticks", "the oldest go"),
-        ("batches", "batches of a tenant", 200, "batches", "409 `batches_full`"),
         ("batch_items", "items of a batch", 100_000, "items", "409 `batch_full`"),
-        ("batch_cells", "runs of a batch: items times agents times repeats", 200_000, "runs", "409 `batch_full`"),
-        ("batch_bytes", "items of a batch, as JSON", 64 * MIB, "bytes", "409 `batch_full`"),
-        ("batch_head", "a batch without its items, as JSON", 512 * KIB, "bytes", "422 `validation_error`"),
-        ("batch_part", "items of a request, and what a script begins again", 1_000, "items", "422 `validation_error`"),
-        ("batch_agents", "agents of a batch", 16, "agents", "422 `validation_error`"),
         ("batch_expected", "what an item expects", 16 * KIB, "characters", "422 `validation_error`"),
-        ("batch_output", "answer in the table of results", 500, "characters", "cut"),
-        ("batch_verdict", "verdict of a scorer, as JSON", KIB, "bytes", "cut to its beginning, as a text"),
-        ("batch_lease", "time for which a process goes on with a batch alone", 10, "seconds", "others do"),
-        ("batch_open", "time in which more items of a batch come", 24 * 3600, "seconds", "the batch is cancelled"),
-        ("batch_unreadable", "time for which nobody can read a batch", 3600, "seconds", "it is `failed`"),
         ("policy_rules", "rules of PALAVER_POLICY", 1_000, "rules", "the process does not start"),
         ("policy_patterns", "names and globs in a list of a rule", 200, "patterns", "the process does not start"),
         ("stop_texts", "texts in `stop`", 4, "texts", "422 `validation_error`"),
@@ -183,7 +173,7 @@ _ALL: Final = (
         ("tool_description", "description of a client tool", 10_000, "characters", "422 `validation_error`"),
         ("acknowledgement", "`acknowledgement` of one", 2_000, "characters", "422 `validation_error`"),
     ),
-    *_group(
+    *limit_rows(
         "Conversations and runs",
         ("input_text", "text of an input, or of a steering message", 400_000, "characters", "422 `validation_error`"),
         ("input_messages", "messages of an input", 1_000, "messages", "422 `validation_error`"),
@@ -220,11 +210,11 @@ _ALL: Final = (
         ),
         ("bulk_runs", "runs that one request acts on", 1_000, "runs", "422; go on with `next_cursor`"),
     ),
-    *_group(
+    *limit_rows(
         "Tenants",
         ("tenants", "tenants of an installation, besides the default one", 10_000, "tenants", "refused"),
     ),
-    *_group(
+    *limit_rows(
         "Answers of providers",
         ("answer", "an answer, streamed", 16 * MIB, "bytes", "`response_too_large`", "max_response_bytes"),
         ("answer_rate", "bytes of an answer in a second, on average", 256 * KIB, "bytes", "read no faster"),
@@ -298,7 +288,7 @@ _ALL: Final = (
         ("tool_arguments_together", "arguments of all calls", 512 * KIB, "characters", "`tool_call_too_large`"),
         ("answer_stored", "text and arguments of an answer, as JSON", 2 * MIB, "bytes", "`response_too_large`"),
     ),
-    *_group(
+    *limit_rows(
         "Broker",
         ("delivery", "a message of `model` and `tools`", 16 * KIB, "bytes", "dropped"),
         ("not_deliveries", "messages there that are no delivery, or ask for more", 0, "messages", "dropped"),
@@ -306,7 +296,7 @@ _ALL: Final = (
         ("not_control_messages", "messages there that no Celery wrote", 0, "messages", "dropped"),
         ("remote_commands", "commands to workers that are none of those for Flower", 0, "commands", "dropped"),
     ),
-    *_group(
+    *limit_rows(
         "Tools",
         ("tool_timeout", "`timeout` of a tool", 86_400, "seconds", "the process does not start, and says why"),
         (
@@ -334,27 +324,12 @@ _ALL: Final = (
         ("inline_results", "results of the inline tools of a turn", MIB, "characters", "`tool_error`, to the model"),
         ("tool_result_depth", "levels of objects and arrays in a result", 64, "levels", "`tool_error`"),
         ("tool_error", "what is read of an exception's text", 2_000, "characters", "cut"),
-        ("mcp_pages", "pages of an MCP server's list of tools", 20, "pages", "the others are left out"),
-        ("mcp_tools", "tools of one MCP server", 256, "tools", "the others are left out"),
-        ("mcp_list", "list of an MCP server's tools, as JSON", MIB, "bytes", "the others are left out"),
-        ("mcp_definition", "definition of a tool there", 64 * KIB, "bytes", "the tool is left out"),
-        ("mcp_depth", "levels of such a definition", 32, "levels", "the tool is left out"),
         ("own_servers", "MCP servers of an agent's own", 8, "servers", "422 `validation_error`"),
         ("own_headers", "headers of one of them", 16, "headers", "422 `validation_error`"),
         ("own_tools", "tools of one of them", 64, "tools", "the others are left out"),
         ("own_list", "their definitions, as JSON", 64 * KIB, "bytes", "the others are left out"),
-        ("own_open", "servers of agents that a worker keeps open", 256, "servers", "idle ones of whoever has most go"),
         ("own_lists", "lists of such tools that a conversation keeps", 32, "lists", "the others are asked for again"),
-        ("mcp_all_tools", "tools of all MCP servers of a worker", 400, "tools", "the others are left out"),
-        ("mcp_declarations", "their declarations, as JSON", 192 * KIB, "bytes", "the others are left out"),
-        ("mcp_body", "answer of an MCP server, with all that it sends before", 16 * MIB, "bytes", "`tool_error`"),
-        ("mcp_state", "state of a call that an MCP server gives back", 64 * KIB, "bytes", "`tool_error`"),
-        ("mcp_questions", "questions of an MCP server in one call", 8, "questions", "`tool_error`"),
-        ("mcp_form", "form of such a question, as JSON", 16 * KIB, "bytes", "`tool_error`"),
-        ("mcp_fields", "fields of such a form", 32, "fields", "`tool_error`"),
         ("question_answer", "answer to such a question, as JSON", 32 * KIB, "characters", "422 `too_long`"),
-        ("mcp_message", "what such a question says", 4_000, "characters", "cut"),
-        ("http_answer", "answer of a service that is a tool over HTTP", MIB, "bytes", "cut, and the model is told so"),
         ("progress_text", "text of a call's progress", 500, "characters", "cut"),
         ("progress", "progress of a call that watchers see in a second", 1, "events", "the newest is shown"),
         (
@@ -382,7 +357,7 @@ _ALL: Final = (
             "PALAVER_TOOL_KEPT_MEMORY",
         ),
     ),
-    *_group(
+    *limit_rows(
         "Conversations and runs",
         ("runs", "unfinished runs, about", 100_000, "runs", "429 `too_many_runs`", "PALAVER_MAX_RUNS"),
         ("queued_runs", "unfinished runs of a conversation", 100, "runs", "409 `queue_full`", "PALAVER_MAX_QUEUED"),
@@ -411,7 +386,7 @@ _ALL: Final = (
         ),
         ("steering", "words that wait for a run's next model call", MIB, "bytes", "409 `steering_full`"),
     ),
-    *_group(
+    *limit_rows(
         "Events and watchers",
         ("feed", "events that a run's feed keeps, about", 20_000, "events", "older ones go first", "PALAVER_FEED_CAP"),
         ("feed_bytes", "events of over 4 KiB that a run's feed keeps", 64 * MIB, "bytes", "the older half goes"),
@@ -437,7 +412,7 @@ _ALL: Final = (
         ("page_events", "events that are read at once", 500, "events", "the rest comes with the next page"),
         ("page_bytes", "those events together, but for the last", MIB, "bytes", "the rest comes with the next page"),
     ),
-    *_group(
+    *limit_rows(
         "Keys",
         ("api_keys", "keys of a tenant, about", 1_000, "keys", "409 `keys_full`"),
         ("api_key_scopes", "scopes that a request names for a key", 16, "scopes", "422 `validation_error`"),
@@ -449,41 +424,8 @@ _ALL: Final = (
         ("token_life", "time until a token expires", 900, "seconds", "422 `validation_error`"),
         ("token_subject", "the subject of a token", 128, "characters", "422 `validation_error`"),
         ("api_keys_known", "keys that an API process remembers", 10_000, "keys", "others are looked up again"),
-        ("foreign_token", "a token of the issuer of PALAVER_OIDC_ISSUER", 16 * KIB, "bytes", "401 `invalid_token`"),
-        (
-            "issuer_document",
-            "its metadata, its keys",
-            128 * KIB,
-            "bytes",
-            "those known serve on for 6 hours",
-        ),
-        ("issuer_keys", "its keys", 50, "keys", "those known serve on for 6 hours"),
     ),
-    *_group(
-        "Webhooks",
-        ("webhooks", "webhooks of a tenant", 10, "webhooks", "409 `webhooks_full`"),
-        ("webhook_url", "`url` of a webhook", 2_000, "characters", "422 `validation_error`"),
-        ("webhook_description", "`description` of a webhook", 500, "characters", "422 `validation_error`"),
-        (
-            "webhook_waiting",
-            "deliveries of a webhook that are pending",
-            10_000,
-            "deliveries",
-            "the newest fails at once",
-        ),
-        ("webhook_kept", "deliveries of a webhook that have ended", 1_000, "deliveries", "the oldest is forgotten"),
-        ("webhook_days", "age of a delivery", 30, "days", "it is forgotten"),
-        ("webhook_answer", "what is kept of a receiver's answer", KIB, "bytes", "cut: the rest is not read"),
-        (
-            "webhook_replay",
-            "deliveries that one request replays",
-            1_000,
-            "deliveries",
-            "the first are, and `more` says so",
-        ),
-        ("webhook_outbox", "events of a tenant that nobody took, in a shard", 100_000, "events", "lost, and counted"),
-    ),
-    *_group(
+    *limit_rows(
         "Traces",
         ("spans", "attempts and runs whose spans wait to be sent, a shard", 50_000, "records", "the oldest go"),
         ("span_events", "events of a run in its trace", 128, "events", "the oldest go"),
@@ -492,9 +434,8 @@ _ALL: Final = (
         ("span_batch", "records that are sent at once", 512, "records", "the rest in the next"),
         ("span_batch_content", "content in those, but for the last", MIB, "characters", "the rest in the next"),
     ),
-    *_group(
+    *limit_rows(
         "Store",
-        ("webhooks_measured", "webhooks that metrics look at", 1_000, "webhooks", "those that wait longest are"),
         ("metric_models", "models that metrics name, in a shard", 50, "models", "counted as `other`"),
         ("usage_days", "days of usage that one asks for", 92, "days", "422 `invalid_time`"),
         ("usage_ledgers", "days times tenants of usage that are added up", 2_000, "ledgers", "422 `invalid_time`"),
@@ -528,15 +469,22 @@ _ALL: Final = (
 )
 
 LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({limit.name: limit for limit in _ALL})
-"""Every limit, by name."""
+"""The limits of the core, by name."""
 
-exceeded: Final[Counter[str]] = Counter(dict.fromkeys(LIMITS, 0))
+exceeded: Final[Counter[str]] = Counter()
 """For each limit, how often this process has met something beyond it since it began."""
 
 
+@cache
+def all_limits() -> Mapping[str, Limit]:
+    """Return every limit, by name: also those of features."""
+    return with_rows(LIMITS, "limits")
+
+
 def limit_of(name: str) -> int:
-    """The number of a limit; the default where a setting may change it."""
-    return LIMITS[name].value
+    """The number of a limit; the default where a setting may change it. Raises KeyError: there is no such limit."""
+    # Features are looked at for their own limits alone.
+    return (LIMITS.get(name) or all_limits()[name]).value
 
 
 def count_exceeded(name: str) -> None:
@@ -545,5 +493,5 @@ def count_exceeded(name: str) -> None:
     Raises:
         KeyError: there is no such limit.
     """
-    LIMITS[name]
+    limit_of(name)
     exceeded[name] += 1

@@ -12,6 +12,7 @@ import orjson
 
 from features.batches import batch_keys
 from features.batches.batches import Batches, BatchOrder
+from features.batches.bodies import BatchHead
 from features.batches.contract import EndedCell
 from features.batches.progress import BatchProgress
 from features.schedules import schedule_keys
@@ -24,7 +25,7 @@ from features.webhooks.deliveries import Deliveries
 from features.webhooks.delivery_records import RecordedAttempt
 from features.webhooks.webhooks import Webhooks
 from palaver.schemas.actions import ActionType
-from palaver.schemas.batches import BatchHead, BatchItem
+from palaver.schemas.batches import BatchItem
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Usage

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from features.webhooks import webhook_keys
+from features.webhooks.bodies import WebhookChange
 from features.webhooks.contract import AttemptOutcome
 from features.webhooks.deliveries import Deliveries, DeliveryLease
 from features.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
@@ -20,7 +21,7 @@ from features.webhooks.webhook_secrets import signing_key
 from features.webhooks.webhooks import Webhooks
 from palaver.config.settings import Settings
 from palaver.errors import Refused, StaleLease, StateConflict
-from palaver.schemas.webhooks import WebhookChange, WebhookDelivery
+from palaver.schemas.webhooks import WebhookDelivery
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within

@@ -11,12 +11,14 @@ from typing import Any, Final
 import orjson
 
 from features.batches.batches import Batches, BatchOrder
+from features.batches.bodies import BatchHead
 from features.batches.contract import EndedCell
 from features.batches.progress import BatchClaim, BatchProgress
 from features.schedules.contract import NextTick
 from features.schedules.schedules import ScheduleOrder, Schedules
 from features.schedules.ticks import Ticks
 from features.webhooks import webhook_keys
+from features.webhooks.bodies import WebhookChange
 from features.webhooks.contract import AttemptOutcome, ForgetEvents, MarkRuns
 from features.webhooks.deliveries import Deliveries
 from features.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
@@ -24,14 +26,13 @@ from features.webhooks.webhooks import Webhooks
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.schemas.actions import ServerQuestion
-from palaver.schemas.batches import BatchHead, BatchItem
+from palaver.schemas.batches import BatchItem
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
 from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.schemas.tenants import CapsChange
-from palaver.schemas.webhooks import WebhookChange
 from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from palaver.config.variables import DIALECTS
-from palaver.feature import GROUP, features
+from palaver.feature import GROUP, Feature, features
 from palaver.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.process.test_wheel import outside
@@ -67,6 +67,7 @@ from palaver.feature import features
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
 from palaver.store.server.needs import needs
+from palaver.vocabulary.limits import all_limits
 from palaver.workers.sources.guests import kinds_of_sources
 from palaver.workers.steps import step
 
@@ -79,6 +80,7 @@ print(json.dumps({
     "codes": sorted(CODES),
     "features": sorted(features()),
     "help": said.getvalue().splitlines(),
+    "limits": [*all_limits()],
     "paths": sorted(create_app().openapi()["paths"]),
     "rights": sorted({word for line in needs("api", ["store"]) for word in line if word.startswith("{palaver:")}),
     "scripts": loaded,
@@ -144,22 +146,30 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, server: RedisServer, whol
     left = told(installed(wheel, tmp_path, without=name), server)
     assert left["features"] == [each for each in whole["features"] if each != name]
     assert left["paths"] == [path for path in whole["paths"] if not path.startswith(_PATHS.get(name, ()))]
-    feature = features().get(name)
-    commands = {each.name for each in feature.load(feature.commands)} if feature and feature.commands else set()
+    commands = {each.name for each in brought(name, "commands")}
     assert left["help"] == [line for line in whole["help"] if not commands.intersection(line.split()[:1])]
-    codes = feature.load(feature.problems) if feature and feature.problems else {}
-    assert left["codes"] == [each for each in whole["codes"] if each not in codes]
-    variables = feature.variables if feature else ()
-    assert left["variables"] == [each for each in whole["variables"] if each not in variables]
-    tag = f"{feature.hash_tag}:preflight" if feature and feature.hash_tag else None
-    assert left["rights"] == [each for each in whole["rights"] if each != tag]
-    source = feature.source[0] if feature and feature.source else None
-    assert left["sources"] == [each for each in whole["sources"] if each != source]
-    own = {script.name for script in feature.load(feature.scripts)} if feature and feature.scripts else set()
-    assert left["scripts"].keys() == whole["scripts"].keys() - own
+    feature = features().get(name, Feature(name))
+    own = {
+        "codes": {*brought(name, "problems")},
+        "limits": {each.name for rows in dict(brought(name, "limits")).values() for each in rows},
+        "rights": {f"{feature.hash_tag}:preflight"},
+        "sources": {*(feature.source or ())},
+        "variables": {*feature.variables},
+    }
+    for what, names in own.items():
+        assert left[what] == [each for each in whole[what] if each not in names]
+    scripts = {script.name for script in brought(name, "scripts")}
+    assert left["scripts"].keys() == whole["scripts"].keys() - scripts
     changed = {script for script, sha in left["scripts"].items() if sha != whole["scripts"][script]}
     assert changed == _HOOKED.get(name, frozenset())
     assert name != "webhooks" or not left["telling"]
+
+
+def brought(name: str, part: str) -> Any:
+    """What a feature says of a part; nothing of a dialect."""
+    feature = features().get(name)
+    place = feature and getattr(feature, part)
+    return feature.load(place) if feature and place else ()
 
 
 def test_what_goes_with_each_is_there(whole: Any) -> None:
@@ -170,5 +180,6 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     assert whole["sources"] == ["celery", "http", "mcp"]
     assert {line.split()[0] for line in whole["help"] if line} > {"batch", "schedules", "store", "webhooks"}
     assert {*whole["codes"]} > {"schedules_full", "batch_offset", "webhook_of_file"}
+    assert {*whole["limits"]} > {"batch_cells", "foreign_token", "http_answer", "mcp_body", "schedules", "webhook_kept"}
     assert {*whole["variables"]} > {"PALAVER_COPY_FROM"}
     assert {*whole["telling"]} >= {"settle", "sweep"}

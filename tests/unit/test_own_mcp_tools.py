@@ -20,7 +20,7 @@ from palaver.schemas.models import AgentSpec
 from palaver.steps.leases import Lease, LogTail
 from palaver.tools import ToolContext
 from palaver.vocabulary.ids import new_conversation_id, new_tag
-from palaver.vocabulary.limits import LIMITS, exceeded, limit_of
+from palaver.vocabulary.limits import LIMITS, all_limits, exceeded, limit_of
 from palaver.vocabulary.step_kinds import MODEL
 from tests.unit.mcp_server import McpServer, Message, answer, says, serving, tool
 from tests.waiting import aeventually
@@ -256,7 +256,7 @@ async def test_a_call_that_may_have_reached_it_is_not_made_again() -> None:
 
 def bounded(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Let a process keep so many servers open."""
-    limit = replace(LIMITS["own_open"], value=most)
+    limit = replace(all_limits()["own_open"], value=most)
     monkeypatch.setattr("palaver.vocabulary.limits.LIMITS", {**LIMITS, "own_open": limit})
 
 

@@ -22,6 +22,7 @@ from standardwebhooks import Webhook
 
 from features.webhooks import webhook_keys
 from features.webhooks.addresses import webhook_fault
+from features.webhooks.bodies import WebhookChange
 from features.webhooks.contract import AttemptOutcome
 from features.webhooks.deliverer import Deliverer, keep_file
 from features.webhooks.deliveries import Deliveries, DeliveryLease
@@ -36,7 +37,6 @@ from features.webhooks.webhooks import Webhooks
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, Refused
 from palaver.processes.tasks import end
-from palaver.schemas.webhooks import WebhookChange
 from palaver.store import Store
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of

@@ -29,7 +29,7 @@ from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.vocabulary import ledger
 from palaver.vocabulary.ids import parts_of_tenant
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
-from palaver.vocabulary.limits import LIMITS
+from palaver.vocabulary.limits import all_limits
 from palaver.vocabulary.step_kinds import AT_ONCE, KINDS, LACKED, OF_TOOLS, RANK, RECOVERED, USUAL_PRIORITY, WINDOW
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
@@ -136,7 +136,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "Priority": {"USUAL": USUAL_PRIORITY},
         "Delivery": {"MESSAGES": message_templates()},
         "Ledger": ledger.NAMES,
-        "Limit": {name.upper(): limit.value for name, limit in LIMITS.items()},
+        "Limit": {name.upper(): limit.value for name, limit in all_limits().items()},
         "Setting": {name.upper(): value for name, value in settings._asdict().items()},
         "Format": {"VERSION": version, "NEWER": NEWER},
     }
