@@ -239,7 +239,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
                     operation.pop("security", None)
         groups = _GROUPS | {dialect.name: dialect.about for dialect in app.state.dialects if dialect.about}
         document["paths"] = dict(sorted(document["paths"].items(), key=lambda entry: _when_used(entry, [*groups])))
-        document["tags"] = [{"name": name, "description": about} for name, about in groups.items()]
+        there = {
+            tag for methods in document["paths"].values() for each in methods.values() for tag in each.get("tags", ())
+        }
+        # That of a feature which is not installed has no operation.
+        document["tags"] = [{"name": name, "description": about} for name, about in groups.items() if name in there]
         app.openapi_schema = document
     return app.openapi_schema
 

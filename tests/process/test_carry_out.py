@@ -76,14 +76,18 @@ with Redis.from_url(sys.argv[1]) as server:
     loaded = {name: server.script_load(texts[name]) for name in texts}
 with redirect_stdout(StringIO()) as said:
     get_command(app).main(["--help"], standalone_mode=False, max_content_width=1000, terminal_width=1000)
+document = create_app().openapi()
+used = {tag for methods in document["paths"].values() for each in methods.values() for tag in each["tags"]}
 print(json.dumps({
     "codes": sorted(CODES),
     "features": sorted(features()),
+    "groups": [each["name"] for each in document["tags"]],
     "help": said.getvalue().splitlines(),
     "limits": [*all_limits()],
-    "paths": sorted(create_app().openapi()["paths"]),
+    "paths": sorted(document["paths"]),
     "rights": sorted({word for line in needs("api", ["store"]) for word in line if word.startswith("{palaver:")}),
     "scripts": loaded,
+    "used": sorted(used),
     "telling": sorted(name for name in texts if "outbox" in texts[name]),
     "sources": sorted(kinds_of_sources()),
     "variables": sorted(variables()),
@@ -146,6 +150,7 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, server: RedisServer, whol
     left = told(installed(wheel, tmp_path, without=name), server)
     assert left["features"] == [each for each in whole["features"] if each != name]
     assert left["paths"] == [path for path in whole["paths"] if not path.startswith(_PATHS.get(name, ()))]
+    assert left["groups"] == [each for each in whole["groups"] if each in left["used"]]
     commands = {each.name for each in brought(name, "commands")}
     assert left["help"] == [line for line in whole["help"] if not commands.intersection(line.split()[:1])]
     feature = features().get(name, Feature(name))
