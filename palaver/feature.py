@@ -10,6 +10,7 @@ routes of the API, and commands.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,9 +22,15 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 
 GROUP: Final = "palaver.features"
 """The group of entry points."""
+CHOICE: Final = "PALAVER_FEATURES"
+"""The variable of the environment that switches features off."""
 R = TypeVar("R", bound="NamedRow")
 _OURS: Final = "palaver.features."
 """Palaver's own in an installed wheel; a checkout has ``features`` beside ``palaver``."""
+
+
+class NoSuchFeature(ValueError):
+    """PALAVER_FEATURES names something else than features that are installed. `refusing` says so."""
 
 
 class NamedRow(Protocol):
@@ -45,7 +52,8 @@ class Feature:
     """The declarations of its scripts, a tuple. Their files are in ``lua/`` of its package."""
     hooks: Mapping[str, str] = field(default_factory=dict)
     """Its parts in scripts of the core, by their places (`palaver.store.scripting.hooks.PLACES`): the name of a file in
-    ``lua/``, without the ``_`` in front."""
+    ``lua/``, without the ``_`` in front. It sees each run, or those that its part at ``run_submitted`` shows to it:
+    these are left alone by processes without it."""
     names: str | None = None
     """The enums that its scripts write as Python does (`Switch.ON`), a tuple."""
     store: str | None = None
@@ -95,9 +103,26 @@ class Feature:
 
 @cache
 def features() -> Mapping[str, Feature]:
-    """Return all features that are installed, by name and in its order. Raises as `loaded`."""
-    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-    return MappingProxyType({entry.name: loaded(entry) for entry in found})
+    """Return the features that are installed and not switched off, by name and in its order. Raises as `entries` and
+    `loaded`."""
+    return MappingProxyType({name: loaded(entry) for name, entry in entries().items()})
+
+
+@cache
+def entries() -> Mapping[str, EntryPoint]:
+    """Return the entry points of these features. Raises NoSuchFeature for a PALAVER_FEATURES that does not fit."""
+    found = {entry.name: entry for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)}
+    for name in (each.strip() for each in os.environ.get(CHOICE, "").split(",")):
+        if name and not name.startswith("-"):
+            raise NoSuchFeature(f"{CHOICE}: {name!r} is no feature that is switched off, such as -{name}")
+        if name and found.pop(name[1:], None) is None:
+            raise NoSuchFeature(f"{CHOICE}: there is no feature {name[1:]!r} to switch off, but {', '.join(found)}")
+    return MappingProxyType(found)
+
+
+def seeing() -> frozenset[str]:
+    """Return the names of those that see what becomes of runs."""
+    return frozenset(name for name, feature in features().items() if feature.hooks)
 
 
 def brought(

@@ -117,6 +117,7 @@ def create_app(
         preflight = Preflight(chosen, "api")
         try:
             await backend.store.require_durability()
+            await backend.store.feature_set.require()
             if store is None:
                 preflight.start()
                 saying = asyncio.create_task(say_rules(backend), name="palaver-rules")

@@ -201,6 +201,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem(error.code, _sentence(error), headers={"Retry-After": str(ROOM_AFTER)})
         case TimePassed():
             return Problem("invalid_time", faults=[FieldError(f"/{error.name}", "invalid_time", "is in the past")])
+        case NewerVersion() if error.feature:
+            return _unavailable(f"This run needs the feature {error.feature}: ask an API that has it.")
         case NewerVersion():
             return _unavailable("A newer version of Palaver works on this conversation: ask an API of that version.")
         case CorruptRecord():

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from palaver.config.exits import written_out
+from palaver.config.exits import refusing, written_out
 from palaver.config.roles import PROGRAMS, ROLES, become, become_module, become_program
 
 __all__ = ["main"]
@@ -26,6 +26,12 @@ def main() -> None:
     A role of a server becomes its program, and exits as that does.
     """
     _open_streams()
+    if os.environ.get("PALAVER_FEATURES"):
+        # Not above: most have no choice to look at.
+        from palaver.feature import entries
+
+        with refusing():
+            entries()
     if sys.argv[1:2] and sys.argv[1] in ROLES:
         become(sys.argv[1], sys.argv[2:])
     if sys.argv[1:2] and sys.argv[1] in PROGRAMS:

@@ -34,10 +34,11 @@ def refusing() -> Iterator[None]:
     """End the process with one sentence on standard error, and exit code 78, where the configuration is wrong."""
     # Not above: with it comes pydantic, which takes a tenth of a second, and `palaver --help` does without.
     from palaver.errors import ConfigurationError
+    from palaver.feature import NoSuchFeature
 
     try:
         yield
-    except ConfigurationError as error:
+    except (ConfigurationError, NoSuchFeature) as error:
         refuse(str(error), EX_CONFIG)
 
 

@@ -31,6 +31,7 @@ ROLES: Final[Mapping[str, str]] = {
 PROGRAMS: Final[Mapping[str, str]] = {
     "providers": "List the model providers; `palaver providers check` asks them.",
     "check": "Ask Redis whether it can be trusted with what it is given.",
+    "features": "The features of this installation; `palaver features drop NAME` takes one out.",
     "audit": "Who did what with keys of the API that the store has.",
     "keys": "Keys of the API: `palaver keys create` makes one, and `list`, `rotate` and `revoke` follow.",
     "secrets": "`palaver secrets rotate` seals secrets of conversations with the newest key.",

@@ -16,6 +16,7 @@ PREFIX: Final = "PALAVER_"
 DIALECTS: Final = "palaver.dialects"
 """The group of entry points by which dialects of the API are found; each has variables of its own, PALAVER_<NAME>_…"""
 OTHERS: Final[Mapping[str, str]] = {
+    "PALAVER_FEATURES": "every process",
     "PALAVER_URL": "the SDK and the command line",
     "PALAVER_API_KEY": "the SDK and the command line",
     "PALAVER_API_PORT": "`palaver api` and `palaver up`",

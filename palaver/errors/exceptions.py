@@ -218,7 +218,12 @@ class StaleLease(ControlFlow):
 
 
 class NewerVersion(StaleLease):
-    """Newer code has worked on this conversation: it is left to workers and an API of that version."""
+    """This is left to workers and an API of another installation: newer code has worked on the conversation, or a
+    feature is to see what becomes of the run that this one lacks (``feature``, else empty)."""
+
+    def __init__(self, feature: str = "") -> None:
+        super().__init__(f"it needs the feature {feature}" if feature else "newer code works on it")
+        self.feature = feature
 
 
 class ConfigurationError(PalaverError):

@@ -19,6 +19,7 @@ from palaver.store.agents.agents import Agents
 from palaver.store.conversations.conversations import Conversations
 from palaver.store.conversations.server_lists import ServerLists
 from palaver.store.conversations.vault import Vault
+from palaver.store.fleet.feature_set import FeatureSet
 from palaver.store.fleet.fleet import Fleet
 from palaver.store.fleet.measuring import Measuring
 from palaver.store.fleet.planning import Planning
@@ -89,6 +90,7 @@ class Store:
         self.conversation_feeds = ConversationFeeds(connection, self.feeds, self.runs)
         self.fleet = Fleet(connection, settings)
         self.planning = Planning(connection, self.fleet)
+        self.feature_set = FeatureSet(connection, settings.shards)
         self.tools = Tools(connection)
         self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, self.rounds)

@@ -47,6 +47,7 @@ OTHERS: Final = frozenset(
         *("{p00}:sender", "{p00}:counts", "{p00}:generation", "{p00}:rewound", "{p00}:promised"),
         *("palaver:worker:<id>", "palaver:workers", "palaver:worker-tools:<digest>", "palaver:worker-tools"),
         *("{palaver:workers}:sweepers", "{palaver:workers}:busy", "{palaver:workers}:planning"),
+        "{palaver:workers}:features",
         *("palaver:worker-providers", "palaver:worker-queues", "palaver:cancel:<worker>", "palaver:providers"),
         *("{palaver:schedules}:counts", "{palaver:webhooks}:counts"),
         *("{palaver:keys}:signing", "{palaver:keys}:version"),

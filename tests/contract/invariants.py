@@ -196,7 +196,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             access_keys.TENANTS,
         ):
             continue
-        if text in (fleet_keys.SWEEPERS, fleet_keys.BUSY):
+        if text in (fleet_keys.SWEEPERS, fleet_keys.BUSY, fleet_keys.FEATURES):
             continue
         if text.startswith(("palaver:worker:", f"{fleet_keys.TOOL_SETS}:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"

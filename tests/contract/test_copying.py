@@ -136,6 +136,7 @@ def test_each_kind_of_key_has_its_part() -> None:
     assert {kind for kind, part in parts.items() if part is None} == {
         *("{p00}:sender", "{p00}:promised", "palaver:workers", "palaver:worker:<id>"),
         *("{palaver:workers}:sweepers", "{palaver:workers}:busy", "{palaver:workers}:planning"),
+        "{palaver:workers}:features",
         # Channels.
         *("palaver:cancel:<worker>", "palaver:providers"),
     }

@@ -37,7 +37,7 @@ _ROLES: Final = frozenset({"api", "worker", "tools"})
 _MODEL_SERVER: Final = "tests.model_server"
 _ZYGOTE: Final = "tests.chaos.zygote"
 _POOL: Final = ("celery", "-A", "tests.process.pool_app")
-_READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_PROPAGATORS", "OTEL_PYTHON_", "PYTHON")
+_READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_PROPAGATORS", "OTEL_PYTHON_", "PALAVER_FEATURES", "PYTHON")
 """Beginnings of variables that are read before a program's first line, or by what is imported already."""
 _PATH: Final = "PYTHONPATH"
 """Read before the first line as well, but a fork can still go by it."""

@@ -16,7 +16,7 @@ from palaver import feature
 from palaver.cli.app import app, program_of
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
-from palaver.feature import Feature, features
+from palaver.feature import Feature, NoSuchFeature, entries, features
 from palaver.store.scripting import scripts
 from palaver.store.scripting.additions import all_lua_files, all_scripts
 from palaver.store.scripting.assembly import lua_files
@@ -67,8 +67,28 @@ def test_two_lua_files_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_entry_point_of_another_distribution_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     other = EntryPoint("notes", f"{__name__}:NOTES", feature.GROUP)
-    monkeypatch.setattr(feature, "entry_points", lambda group: [other])
+    monkeypatch.setattr(feature, "entries", lambda: {"notes": other})
     assert features.__wrapped__() == {"notes": NOTES}
+
+
+def test_features_are_switched_off_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(feature.CHOICE, "-schedules, -batches,")
+    assert {*entries()} - {*entries.__wrapped__()} == {"schedules", "batches"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("-schedule", r"there is no feature 'schedule' to switch off, but batches, "),
+        ("schedules", r"'schedules' is no feature that is switched off, such as -schedules"),
+    ],
+)
+def test_a_choice_that_does_not_fit_is_a_fault_of_the_settings(
+    choice: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(feature.CHOICE, choice)
+    with pytest.raises(NoSuchFeature, match=said):
+        entries.__wrapped__()
 
 
 async def test_an_issuer_whose_tokens_no_feature_reads_is_a_fault_of_the_settings(

@@ -68,6 +68,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
             runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds, runtime.worker_id
         )
         chores += [sweeper.run, sweeper.repair, sweeper.look_for_workers, deaths.run, runtime.store.rewinds.watch]
+        chores += [runtime.store.feature_set.watch]
         chores += [runtime.store.statistics.keep]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
         for loops in brought("loops"):

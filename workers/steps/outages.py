@@ -55,8 +55,8 @@ async def claim(
                     known=None if call_of(step) else known.position if known else 0,
                     known_at=known.position_at if known else 0,
                 )
-        except NewerVersion:
-            return Stray("for a newer worker")
+        except NewerVersion as error:
+            return Stray(f"for a worker with the feature {error.feature}" if error.feature else "for a newer worker")
         except Exception as error:
             if not is_store_outage(error):
                 raise

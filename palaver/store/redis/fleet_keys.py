@@ -11,6 +11,7 @@ palaver:worker-providers zset  providers that workers can call, by time of repor
                             while it is there                                                  no TTL
 {palaver:workers}:busy hash  for each of many shards a number that is incremented when something happens there; a hint
                                                                                                no TTL
+{palaver:workers}:features hash  features that processes of this installation have, JSON by name   no TTL
 {palaver:workers}:planning string  the rules that runs of schedules and batches are admitted by            no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go; that work was planned
 """
@@ -26,6 +27,7 @@ WORKER_PROVIDERS = "palaver:worker-providers"
 SWEEPERS: Final = f"{{{WORKERS}}}:sweepers"
 BUSY: Final = f"{{{WORKERS}}}:busy"
 PLANNING_RULES: Final = f"{{{WORKERS}}}:planning"
+FEATURES: Final = f"{{{WORKERS}}}:features"
 PAUSE = "pause "
 """Before a run's id on a worker's channel: abort its model call, but keep the lease."""
 PLANNED = "planned"

@@ -22,7 +22,7 @@ from palaver.store.scripting.frames import Line
 PLACES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "run_submitted": "A run is there: `args` are those of `Submit`. Reads fields of its tenant beside its caps: "
-        "`caps('NAME')`.",
+        "`caps('NAME')`. `show_to('FEATURE')` says that it is to see the run: others leave it alone (ADR 0140).",
         "run_ended": "A run has ended: `status`, `reason`, `failed`, `failure`. Reads fields of the run.",
         "action_required": "A run waits for an `action`. Reads fields of the run.",
     }

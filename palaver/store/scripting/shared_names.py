@@ -11,7 +11,7 @@ from palaver.errors import ErrorClass
 from palaver.errors.sentences import Sentence
 from palaver.errors.vocabulary import FACTS
 from palaver.events import MESSAGES, TRACED, EventKind
-from palaver.feature import brought
+from palaver.feature import brought, seeing
 from palaver.schemas.actions import ALL, ActionType
 from palaver.schemas.models import CancelMode, OnConflict
 from palaver.schemas.tenants import Caps
@@ -58,6 +58,8 @@ class ScriptSettings(NamedTuple):
     """Scripts send their deliveries to the broker, which is the same server."""
     clustered: bool = False
     """True if messages about a conversation stay on the master of its slot."""
+    features: frozenset[str] = frozenset()
+    """The features that see what becomes of a run."""
 
     @classmethod
     def of(cls, settings: Settings, *, sends: bool = False) -> Self:
@@ -80,6 +82,7 @@ class ScriptSettings(NamedTuple):
             tenant_shards=parts_of_tenant(settings.shards),
             sends=sends and settings.one_server,
             clustered=settings.clustered,
+            features=seeing(),
         )
 
 

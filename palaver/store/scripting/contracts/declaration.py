@@ -299,7 +299,7 @@ class Script(Generic[R]):
         reply = self.replies.get(tag)
         if reply is None:
             if tag == NEWER.encode():
-                raise NewerVersion
+                raise NewerVersion(values[0].decode() if values else "")
             raise TypeError(f"{self.name} answered {tag!r}, which is none of its replies")
         result: R = reply.read(values, self)
         return result

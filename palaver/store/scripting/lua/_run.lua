@@ -11,8 +11,9 @@ local function meters() return PREFIX .. 'meters' end
 -- run and the log does not have yet, a JSON list of messages, each as JSON text. CREATED: when it was submitted (ms).
 -- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0. TRACE: that it belongs to.
 -- WAITING: what the run waits for, JSON. SUBMITTER: the name of the key that submitted it.
--- PRIORITY: 0 (first) to 9.
-local ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY
+-- PRIORITY: 0 (first) to 9. FEATURES: those that are to see what becomes of it, by name; code that lacks one of them
+-- does not touch it.
+local ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY, FEATURES
 -- NEWEST: the newest version of code that has written into the conversation; older code does not touch it.
 -- ENTRIES, BYTES: the last position of its log, and the bytes of data in it. Code that changes them updates these too.
 -- SECRETS_AT: another value after each change of its secrets.
@@ -30,12 +31,22 @@ local function stamp_version()
 end
 
 local function load_run()
-  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY = unpack(redis.call(
-    'HMGET', RUN, 'id', 'status', 'pausing', 'entered', 'steer', 'created_at', 'names', 'model', 'trace', 'waiting',
-    'submitted_by', 'priority'))
+  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY, FEATURES = unpack(
+    redis.call('HMGET', RUN, 'id', 'status', 'pausing', 'entered', 'steer', 'created_at', 'names', 'model', 'trace',
+    'waiting', 'submitted_by', 'priority', 'features'))
   PRIORITY = PRIORITY or Priority.USUAL
 end
 load_run()
+
+-- What this code lacks to touch the run: the name of a feature, or '' for a newer version; nothing if it may.
+local function lacked()
+  if NEWEST > Format.VERSION then return '' end
+  if not FEATURES then return end
+  local is_here = Setting.FEATURES
+  for name in string.gmatch(FEATURES, '%S+') do
+    if not is_here(name) then return name end
+  end
+end
 
 -- The agent (- for none) and the model that is asked; nothing if nobody knows.
 local names, names_of = {}, nil

@@ -1,4 +1,7 @@
--- Newer code has written here, and this code might misread it: do not touch it.
+-- Other code works here, and this code might misread it, or do without what a feature is to see: do not touch it.
 -- needs: run
 
-if NEWEST > Format.VERSION then return { Format.NEWER } end
+do
+  local name = lacked()
+  if name then return { Format.NEWER, name } end
+end

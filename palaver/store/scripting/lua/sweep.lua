@@ -1,7 +1,7 @@
 -- needs: overdue, time_limits, heed
 local what = args.what
 if not STATUS then return reply.gone() end
-if NEWEST > Format.VERSION then
+if lacked() then
   leave_to_newer_code()
   if published > 0 then return moved() end
   return reply.left_to_newer()

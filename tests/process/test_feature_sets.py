@@ -1,0 +1,90 @@
+"""Processes of one installation that have other features: no run that a webhook is to hear of is ended without it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from palaver import Palaver
+from palaver.config.exits import EX_CONFIG
+from tests.process.cluster import Cluster
+from tests.process.one_more import another, one_more
+from tests.process.webhook_receivers import Receivers, receivers
+from tests.unit.api_world import SECRET_KEY
+from tests.waiting import PATIENCE, eventually
+
+pytestmark = pytest.mark.process
+
+WITHOUT = {"PALAVER_FEATURES": "-webhooks"}
+LACKED = "this installation has the feature webhooks (0.1.0), and this process lacks it"
+
+
+@pytest.fixture(scope="module")
+def heard() -> Iterator[Receivers]:
+    with receivers() as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory, heard: Receivers) -> Iterator[Cluster]:
+    environment = {"PALAVER_SECRET_KEY": SECRET_KEY, "PALAVER_WEBHOOK_HOSTS": f"127.0.0.1:{heard.port}"}
+    with Cluster(tmp_path_factory.mktemp("features"), environment=environment) as made:
+        with Palaver(made.stack.url) as client:
+            client.create_webhook(heard.url("ok"))
+        yield made
+
+
+def told(heard: Receivers) -> set[str]:
+    return {body.partition(b'"run_id":"')[2].partition(b'"')[0].decode() for _, body, _ in heard.events("ok")}
+
+
+def test_none_is_missed_while_workers_with_and_without_it_come_and_go(cluster: Cluster, heard: Receivers) -> None:
+    with one_more(cluster, "worker", **WITHOUT) as lacking:
+        assert LACKED in lacking.output
+        runs = [cluster.submit("tool-2", tools=["calculator"]) for _ in range(10)]
+        for _ in range(2):
+            cluster.kill("worker")
+            runs += [cluster.submit("tool-2", tools=["calculator"]) for _ in range(5)]
+            cluster.start("worker")
+        for run_id in runs:
+            assert cluster.ended(run_id).status == "completed"
+        eventually(lambda: told(heard) >= {*runs}, why="a webhook was missed")
+        eventually(lambda: "for a worker with the feature webhooks" in lacking.output)
+
+
+def test_the_set_shrinks_once_it_is_said_to(cluster: Cluster, heard: Receivers) -> None:
+    """Workers with it end, those without it leave its runs alone until it is dropped; then it hears of nothing."""
+    cluster.kill("worker")
+    with one_more(cluster, "worker", **WITHOUT) as lacking:
+        run_id = cluster.submit("echo")
+        eventually(lambda: "for a worker with the feature webhooks" in lacking.output)
+        assert cluster.run(run_id).status in ("queued", "running")
+        environment = {**os.environ, **lacking.environment}
+        refused = drop({**environment, "PALAVER_FEATURES": ""})
+        assert refused.returncode == EX_CONFIG
+        assert "webhooks is here: take it out of all processes first" in refused.stderr
+        assert drop(environment).stdout == "webhooks is dropped; 1 runs go on without it.\n"
+        assert cluster.ended(run_id).status == "completed"
+        assert run_id not in told(heard)
+
+
+def test_an_api_without_it_does_not_start(cluster: Cluster) -> None:
+    port = str(cluster.stack.ports.api + 50)
+    api = another(cluster, "api", "lacking", **WITHOUT, PALAVER_API_PORT=port)
+    api.start()
+    eventually(lambda: not api.running)
+    assert LACKED in api.output
+
+
+def drop(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "palaver.cli", "features", "drop", "webhooks"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
