@@ -15,6 +15,7 @@ import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -35,6 +36,8 @@ from tests.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
+TOY: Final = ROOT / "examples" / "feature"
+"""A distribution of its own, made by the recipe of CONTRIBUTING.md."""
 PACKAGES: Final = ("palaver", "workers", "api", "features")
 TOOL: Final = '''
 from palaver import tool
@@ -145,38 +148,40 @@ def test_nothing_of_the_checkout_is_seen(environment: Path, tmp_path: Path) -> N
     assert run(environment / "palaver", "--version", cwd=tmp_path) == f"palaver {__version__}\n"
 
 
-@pytest.fixture
-def up(environment: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Ports]]:
+@contextmanager
+def is_up(environment: Path, folder: Path, **more: str) -> Iterator[tuple[subprocess.Popen[str], Ports]]:
     """`palaver up` in an empty folder, but for a tool."""
     ports = Ports.free()
-    (tmp_path / "greeting.py").write_text(TOOL)
+    (folder / "greeting.py").write_text(TOOL)
     where = {VARIABLES[name]: str(port) for name, port in asdict(ports).items()}
     with subprocess.Popen(
         [environment / "palaver", "up"],
-        cwd=tmp_path,
-        env=outside(PALAVER_TOOLS="greeting", PALAVER_LEASE_SECONDS="2", **where),
+        cwd=folder,
+        env=outside(PALAVER_TOOLS="greeting", PALAVER_LEASE_SECONDS="2", **where, **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
         try:
+            assert process.stdout is not None
+            lines: list[str] = []
+            for line in process.stdout:
+                lines.append(line)
+                if "Ctrl-C" in line:
+                    break
+            assert "Palaver is up.\n" in lines, "".join(lines)
             yield process, ports
         finally:
             process.terminate()
             process.wait(30)
 
 
-def test_a_run_outlives_its_worker_and_ctrl_c_leaves_nothing(
-    up: tuple[subprocess.Popen[str], Ports], environment: Path, tmp_path: Path
-) -> None:
-    process, ports = up
-    assert process.stdout is not None
-    lines: list[str] = []
-    for line in process.stdout:
-        lines.append(line)
-        if "Ctrl-C" in line:
-            break
-    assert "Palaver is up.\n" in lines, "".join(lines)
+def test_a_run_outlives_its_worker_and_ctrl_c_leaves_nothing(environment: Path, tmp_path: Path) -> None:
+    with is_up(environment, tmp_path) as (process, ports):
+        _outlives(environment, tmp_path, process, ports)
+
+
+def _outlives(environment: Path, tmp_path: Path, process: subprocess.Popen[str], ports: Ports) -> None:
     url = f"http://127.0.0.1:{ports.api}"
 
     said = run(environment / "palaver", "run", "hello", "-m", "fake/tool-1", "-t", "greet", "--url", url, cwd=tmp_path)
@@ -203,3 +208,23 @@ def test_a_run_outlives_its_worker_and_ctrl_c_leaves_nothing(
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
     eventually(lambda: all(gone(pid) for pid in pids))
+
+
+def test_a_feature_of_another_distribution_is_at_work(environment: Path, tmp_path: Path) -> None:
+    """Last: the environment has it from here on."""
+    alone = ("--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
+    run(sys.executable, "-m", "pip", "--python", environment / "python", "install", "--quiet", *alone, TOY)
+    with is_up(environment, tmp_path, PALAVER_TALLY_HIDDEN='["incomplete"]') as (_, ports):
+        url = f"http://127.0.0.1:{ports.api}"
+        program = "import runpy; runpy.run_path('test_tally.py')['test_each_end_is_counted']()"
+        done = subprocess.run(
+            [environment / "python", "-c", program],
+            cwd=TOY,
+            env=outside(PALAVER_URL=url),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        shown = run(environment / "palaver", "tally", "show", "--url", url, cwd=tmp_path)
+        assert json.loads(shown) == {"completed": 1, "failed": 1}

@@ -1,0 +1,35 @@
+"""``GET /v1/tally``. PALAVER_TALLY_HIDDEN has statuses that it does not show."""
+
+from __future__ import annotations
+
+from pydantic import RootModel
+from pydantic_settings import BaseSettings
+from starlette.responses import Response
+
+from palaver.api.http.answers import answer
+from palaver.api.native.dialect import NATIVE
+from palaver.operations import Backend, Caller
+
+from .store import Tallies
+
+
+class TallySettings(BaseSettings, env_prefix="PALAVER_TALLY_"):
+    hidden: frozenset[str] = frozenset()
+
+
+class Tally(RootModel[dict[str, int]]):
+    """How many runs ended so, by status."""
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/tally",
+    tag="tally",
+    scope="runs:read",
+    summary="Count how runs ended",
+    answers={200: ("The counts.", Tally)},
+)
+async def read_tally(backend: Backend, caller: Caller) -> Response:
+    """Of the tenant of the key."""
+    counts = await backend.store.part(Tallies).of(caller.tenant)
+    return answer(Tally({name: counts[name] for name in counts if name not in TallySettings().hidden}))

@@ -1,0 +1,33 @@
+"""The counts: a hash of each tenant in each shard, ``{p00}:<owner>tally``, by the status of ended runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from palaver.store.redis.keys import owner
+from palaver.store.sides import Ground, StoreSide
+from palaver.vocabulary.ids import all_shards
+
+
+def tally(shard, tag):
+    return f"{{p{shard}}}:{owner(tag)}tally"
+
+
+class Tallies:
+    def __init__(self, ground: Ground) -> None:
+        self._redis, self._shards = ground.redis, all_shards(ground.settings.shards)
+
+    async def of(self, tag: str) -> Counter[str]:
+        counts = Counter[str]()
+        for shard in self._shards:
+            for status, number in (await self._redis.hgetall(tally(shard, tag))).items():
+                counts[status.decode()] += int(number)
+        return counts
+
+
+class _Side(StoreSide):
+    def sweep(self, pipeline, shard, tag):
+        pipeline.unlink(tally(shard, tag))
+
+
+SIDE = _Side()
