@@ -25,7 +25,7 @@ from palaver.events.classes import EVENTS, BaseEvent
 from palaver.events.kinds import EventKind, StoredIn
 from palaver.steps.retry import MODEL_CALL, TOOL_CALL, stop_reason
 from palaver.steps.tool_retry import SERVICE_CALL
-from palaver.telemetry.metrics import METRICS, Metric
+from palaver.telemetry.metrics import Metric, all_metrics
 from palaver.vocabulary.limits import Limit, all_limits
 
 _EVENTS: Final[Mapping[StoredIn, str]] = {
@@ -84,7 +84,9 @@ def limits() -> str:
 
 def metrics() -> str:
     """docs/reference/metrics.md from its first heading of a group on."""
-    return _grouped(("metric", "type", "labels", "says"), ((each.group, _metric(each)) for each in METRICS.values()))
+    return _grouped(
+        ("metric", "type", "labels", "says"), ((each.group, _metric(each)) for each in all_metrics().values())
+    )
 
 
 def presets() -> str:

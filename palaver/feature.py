@@ -5,7 +5,7 @@ feature brings to which place of the core; that place imports it when it needs i
 doors are few: scripts, and parts of those of the core, `palaver.store.sides.StoreSide` (what becomes of its keys, and
 its metrics), `palaver.operations.planned.Planned` (work that is due at a time), loops of workers,
 `palaver.operations.live_keys.TokenReader` (tokens in the place of keys), findings of `palaver check`, a module with
-routes of the API, and commands.
+routes of the API, commands, and rows of tables of the core: limits, metrics, codes of problems.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 
 GROUP: Final = "palaver.features"
 """The group of entry points."""
@@ -31,6 +31,15 @@ _OURS: Final = "palaver.features."
 
 class NoSuchFeature(ValueError):
     """PALAVER_FEATURES names something else than features that are installed. `refusing` says so."""
+
+
+class OperationGroup(NamedTuple):
+    """A group of operations in /openapi.json."""
+
+    name: str
+    about: str
+    after: str | None = None
+    """The group of the core that it stands behind; None: in front of the last, which is about the server."""
 
 
 class NamedRow(Protocol):
@@ -79,8 +88,12 @@ class Feature:
     that an agent names itself."""
     routes: str | None = None
     """A module that adds routes to the native dialect, or to one of its own; without an attribute."""
+    group: OperationGroup | None = None
+    """The group of its routes."""
     limits: str | None = None
     """Its rows among `palaver.vocabulary.limits.all_limits`, by the limit of the core that each stands behind."""
+    metrics: str | None = None
+    """Its rows among `palaver.telemetry.metrics.all_metrics`, by the metric of the core that each stands behind."""
     problems: str | None = None
     """The codes of problems that the API answers with for it, each a `palaver.errors.problem_codes.ProblemCode`."""
     commands: str | None = None
@@ -138,6 +151,7 @@ def brought(
         "own_servers",
         "routes",
         "limits",
+        "metrics",
         "problems",
         "commands",
     ],
@@ -148,7 +162,7 @@ def brought(
             yield feature.load(place)
 
 
-def with_rows(own: Mapping[str, R], part: Literal["limits"]) -> Mapping[str, R]:
+def with_rows(own: Mapping[str, R], part: Literal["limits", "metrics"]) -> Mapping[str, R]:
     """Return rows of the core by their names, and each of features behind the row of the core that it says."""
     rows = [*own.values()]
     for placed in brought(part):

@@ -25,7 +25,7 @@ from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
 from palaver.delivery.publishing import LoopPublisher
 from palaver.errors import ConfigurationError
-from palaver.feature import brought
+from palaver.feature import brought, features
 from palaver.operations import Backend, Publishing, StoredKeys
 from palaver.operations.catalog import Catalog
 from palaver.operations.live_keys import TokenReader
@@ -49,12 +49,10 @@ _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
     "conversations": "What was said, and what is known about it.",
     "agents": "Agents on the server, which runs name.",
-    "schedules": "Runs that are submitted at times.",
-    "batches": "Many runs over a list of inputs, and a table of what came of them.",
-    "webhooks": "Addresses that hear what becomes of runs, and what was sent to them.",
     "operations": "What serves runs: queues, models, tools, health, metrics.",
 }
-"""Groups of operations, in the order in which people read about them; behind them comes a group for each dialect."""
+"""Groups of operations, in the order in which people read about them; behind them comes a group for each dialect. In
+front of the last stand those of features."""
 _SOCKETS_A_TURN: Final = 1
 """Sockets that are admitted, sent something or closed in a turn of the event loop: the work for one takes up to a
 millisecond, and others are to be served in between."""
@@ -238,15 +236,20 @@ def _document(app: FastAPI) -> dict[str, Any]:
             for methods in document["paths"].values():
                 for operation in methods.values():
                     operation.pop("security", None)
-        groups = _GROUPS | {dialect.name: dialect.about for dialect in app.state.dialects if dialect.about}
+        groups = _groups() | {dialect.name: dialect.about for dialect in app.state.dialects if dialect.about}
         document["paths"] = dict(sorted(document["paths"].items(), key=lambda entry: _when_used(entry, [*groups])))
-        there = {
-            tag for methods in document["paths"].values() for each in methods.values() for tag in each.get("tags", ())
-        }
-        # That of a feature which is not installed has no operation.
-        document["tags"] = [{"name": name, "description": about} for name, about in groups.items() if name in there]
+        document["tags"] = [{"name": name, "description": about} for name, about in groups.items()]
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _groups() -> dict[str, str]:
+    groups = [*_GROUPS.items()]
+    for feature in features().values():
+        if feature.group is not None:
+            name, about, after = feature.group
+            groups.insert(len(groups) - 1 if after is None else [*dict(groups)].index(after) + 1, (name, about))
+    return dict(groups)
 
 
 def _when_used(entry: tuple[str, Mapping[str, Any]], groups: Sequence[str]) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from deploy.grafana.__main__ import text
 from deploy.grafana.panels import queries
-from palaver.telemetry.metrics import METRICS
+from palaver.telemetry.metrics import all_metrics
 
 from .kit import Kit, Skipped, Wrong, documents, lines, run
 
@@ -26,7 +26,7 @@ _OF_PROMETHEUS: Final = frozenset({"job", "instance", "le"})
 """Labels that it adds."""
 _SUMMED: Final = (
     "palaver_api_",
-    *(metric.name for metric in METRICS.values() if metric.source == "worker" and metric.type != "gauge"),
+    *(metric.name for metric in all_metrics().values() if metric.source == "worker" and metric.type != "gauge"),
 )
 """What begins so was seen by one process alone; other metrics of an API are its settings, and a worker's gauge says the
 longest of something."""
@@ -48,7 +48,7 @@ def dashboard(kit: Kit) -> list[str]:
     ]
     for title, query in asked:
         faults += [f"panel {title!r}: {fault}" for fault in (*undeclared(query), *miscounted(query))]
-    unseen = {name for name in METRICS if not any(name in query for _, query in asked)} - _NO_PANEL
+    unseen = {name for name in all_metrics() if not any(name in query for _, query in asked)} - _NO_PANEL
     return [*faults, *(f"no panel shows {name}" for name in sorted(unseen))]
 
 
@@ -101,7 +101,7 @@ def undeclared(query: str) -> Iterator[str]:
     """What a query names that no metric is, or that no metric of the query has as a label."""
     labels = set(_OF_PROMETHEUS)
     for name in _NAME.findall(_TEXT.sub('""', query)):
-        metric = METRICS.get(name) or METRICS.get(_SUFFIX.sub("", name))
+        metric = all_metrics().get(name) or all_metrics().get(_SUFFIX.sub("", name))
         if metric is None or (name != metric.name) != (metric.type == "histogram"):
             yield f"there is no metric {name}"
         else:
@@ -120,7 +120,7 @@ def miscounted(query: str) -> Iterator[str]:
     """
     for found in _NAME.finditer(_TEXT.sub(lambda text: '"' + "_" * (len(text[0]) - 2) + '"', query)):
         name = found[0]
-        metric = METRICS.get(name) or METRICS.get(_SUFFIX.sub("", name))
+        metric = all_metrics().get(name) or all_metrics().get(_SUFFIX.sub("", name))
         if metric is None:
             continue
         how, kept = _taken(query[: found.start()])

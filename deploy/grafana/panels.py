@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from palaver.telemetry.metrics import METRICS
+from palaver.telemetry.metrics import all_metrics
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ def _rate(metric: str, by: str, *, where: str = "") -> str:
 def _quantiles(metric: str, by: str = "", *, window: str = "$__rate_interval") -> dict[str, str]:
     """Three of them, of a histogram; what its labels tell apart is summed up, but for ``by``."""
     rates = f"rate({metric}_bucket[{window}])"
-    if METRICS[metric].source != "worker":
-        rates = f"max by ({', '.join(('le', *METRICS[metric].labels))}) ({rates})"
+    if all_metrics()[metric].source != "worker":
+        rates = f"max by ({', '.join(('le', *all_metrics()[metric].labels))}) ({rates})"
     labels = ", ".join(filter(None, ("le", by)))
     shown = f" {{{{{by}}}}}" if by else ""
     return {

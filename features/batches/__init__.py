@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from palaver.feature import Feature
+from palaver.feature import Feature, OperationGroup
 
 FEATURE: Final = Feature(
     __name__,
@@ -13,6 +13,7 @@ FEATURE: Final = Feature(
     store="belongings:STORE_SIDE",
     planned="runner:BatchRunner",
     routes="routes",
+    group=OperationGroup("batches", "Many runs over a list of inputs, and a table of what came of them."),
     problems="problems:PROBLEMS",
     commands="commands:COMMANDS",
     limits="limits:LIMITS",

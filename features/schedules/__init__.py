@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from palaver.feature import Feature
+from palaver.feature import Feature, OperationGroup
 
 FEATURE: Final = Feature(
     __name__,
@@ -13,7 +13,9 @@ FEATURE: Final = Feature(
     store="belongings:STORE_SIDE",
     planned="scheduler:Scheduler",
     routes="routes",
+    group=OperationGroup("schedules", "Runs that are submitted at times.", after="agents"),
     problems="problems:PROBLEMS",
     commands="commands:COMMANDS",
     limits="limits:LIMITS",
+    metrics="metrics:METRICS",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from palaver.feature import Feature
+from palaver.feature import Feature, OperationGroup
 
 FEATURE: Final = Feature(
     __name__,
@@ -16,7 +16,9 @@ FEATURE: Final = Feature(
     loops="delivering:loops",
     queues="keeping:in_queues",
     routes="routes",
+    group=OperationGroup("webhooks", "Addresses that hear what becomes of runs, and what was sent to them."),
     problems="problems:PROBLEMS",
     commands="commands:COMMANDS",
     limits="limits:LIMITS",
+    metrics="metrics:METRICS",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from palaver.operations.acting import check_sees_installation
 from palaver.operations.backend import Backend, within_deadline
 from palaver.telemetry.exposition import Samples, expose
-from palaver.telemetry.metrics import METRICS
+from palaver.telemetry.metrics import all_metrics
 from palaver.version import __version__
 from palaver.vocabulary.limits import all_limits, exceeded
 
@@ -21,4 +21,4 @@ async def read_metrics(backend: Backend) -> str:
         "palaver_api_limits_exceeded_total": {(name,): exceeded[name] for name in all_limits()},
         "palaver_build_info": {(__version__,): 1},
     }
-    return expose(METRICS.values(), {**samples, **own})
+    return expose(all_metrics().values(), {**samples, **own})

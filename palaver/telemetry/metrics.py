@@ -1,5 +1,5 @@
-"""Every metric, in one place: the scripts count under these names, ``GET /metrics`` answers with them, and
-docs/reference/metrics.md is made from them.
+"""Every metric of the core, and what finds those of features: the scripts count under these names, ``GET /metrics``
+answers with them, and docs/reference/metrics.md is made from them.
 
 ``python -m docs.generate metrics`` prints the tables of that page; a test compares them.
 """
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from palaver.errors import ErrorClass
+from palaver.feature import with_rows
 from palaver.schemas.actions import ActionType
-from palaver.schemas.schedules import TickOutcome
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.step_kinds import KINDS, QUEUES
-from palaver.vocabulary.webhooks import AttemptResult, WebhookCondition
 
 Source = Literal["scripts", "store", "process", "worker"]
 """The origin of a metric: counted by the scripts, in the very step that writes what is counted; read off the store when
@@ -63,7 +63,8 @@ class Metric:
         return self.name.removeprefix(PREFIX).removesuffix("_total")
 
 
-def _one_label(*values: object) -> tuple[tuple[str, ...], ...]:
+def one_label(*values: object) -> tuple[tuple[str, ...], ...]:
+    """Return values of a metric's only label."""
     return tuple((str(value),) for value in values)
 
 
@@ -85,7 +86,6 @@ _STEPS: Final = "Steps"
 _MODELS: Final = "Models"
 _QUEUES: Final = "Queues and workers"
 _PROVIDERS: Final = "Providers"
-_WEBHOOKS: Final = "Webhooks"
 _STORE: Final = "The store"
 _API: Final = "An API process"
 _WORKER: Final = "A worker process"
@@ -108,7 +108,7 @@ _ALL: Final = (
         "From the submit of a run, or its start time, to its end.",
         "scripts",
         ("status",),
-        always=_one_label(*_TERMINAL),
+        always=one_label(*_TERMINAL),
         per=MILLI,
         buckets=(1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000, 86_400_000),
     ),
@@ -129,7 +129,7 @@ _ALL: Final = (
         "Runs that the store has; those that have ended go after their retention.",
         "store",
         ("status",),
-        always=_one_label(*RunStatus),
+        always=one_label(*RunStatus),
     ),
     Metric(
         _RUNS,
@@ -138,7 +138,7 @@ _ALL: Final = (
         "Unfinished runs that no worker works on, by what they wait for.",
         "store",
         ("reason",),
-        always=_one_label(*WaitReason),
+        always=one_label(*WaitReason),
     ),
     Metric(
         _RUNS,
@@ -147,7 +147,7 @@ _ALL: Final = (
         "For how long the one that has waited longest for that has done so.",
         "store",
         ("reason",),
-        always=_one_label(*WaitReason),
+        always=one_label(*WaitReason),
     ),
     Metric(
         _RUNS,
@@ -156,7 +156,7 @@ _ALL: Final = (
         "Tool calls that wait for a person's decision or for a client's output.",
         "store",
         ("type",),
-        always=_one_label(*get_args(ActionType)),
+        always=one_label(*get_args(ActionType)),
     ),
     Metric(
         _RUNS,
@@ -165,16 +165,7 @@ _ALL: Final = (
         "For how long the oldest of them has waited.",
         "store",
         ("type",),
-        always=_one_label(*get_args(ActionType)),
-    ),
-    Metric(
-        _RUNS,
-        "palaver_schedule_ticks_total",
-        "counter",
-        "Ticks of schedules that are over, by what became of them.",
-        "store",
-        ("outcome",),
-        always=_one_label(*get_args(TickOutcome)),
+        always=one_label(*get_args(ActionType)),
     ),
     Metric(
         _STEPS,
@@ -201,7 +192,7 @@ _ALL: Final = (
         "Failures after which a step is tried again.",
         "scripts",
         ("error_class",),
-        always=_one_label(*ErrorClass),
+        always=one_label(*ErrorClass),
     ),
     Metric(
         _STEPS,
@@ -251,7 +242,7 @@ _ALL: Final = (
         "Steps that are ready and that no worker has begun.",
         "store",
         ("queue",),
-        always=_one_label(*QUEUES),
+        always=one_label(*QUEUES),
     ),
     Metric(
         _QUEUES,
@@ -260,7 +251,7 @@ _ALL: Final = (
         "For how long the oldest of them has waited for a worker or for the turn of its tenant.",
         "store",
         ("queue",),
-        always=_one_label(*QUEUES),
+        always=one_label(*QUEUES),
     ),
     Metric(
         _QUEUES,
@@ -269,7 +260,7 @@ _ALL: Final = (
         "Steps in flight, as the workers say.",
         "store",
         ("queue",),
-        always=_one_label(*QUEUES),
+        always=one_label(*QUEUES),
     ),
     Metric(
         _QUEUES,
@@ -278,7 +269,7 @@ _ALL: Final = (
         "Steps that workers can have in flight, without those that drain.",
         "store",
         ("queue",),
-        always=_one_label(*QUEUES),
+        always=one_label(*QUEUES),
     ),
     Metric(
         _QUEUES,
@@ -336,56 +327,6 @@ _ALL: Final = (
         "Calls under way, of providers with `max_in_flight`.",
         "store",
         ("provider",),
-    ),
-    Metric(
-        _WEBHOOKS,
-        "palaver_webhook_attempts_total",
-        "counter",
-        "Attempts to send an event to a webhook, by what became of them.",
-        "store",
-        ("outcome",),
-        always=_one_label(*get_args(AttemptResult)),
-    ),
-    Metric(
-        _WEBHOOKS,
-        "palaver_webhook_pending",
-        "gauge",
-        "Deliveries that have not ended.",
-        "store",
-        always=((),),
-    ),
-    Metric(
-        _WEBHOOKS,
-        "palaver_webhook_oldest_seconds",
-        "gauge",
-        "For how long the event has waited whose turn it is, or that nobody has taken yet; 0 without one.",
-        "store",
-        always=((),),
-    ),
-    Metric(
-        _WEBHOOKS,
-        "palaver_webhooks",
-        "gauge",
-        "Webhooks, of all tenants: the last attempt was no failure, it was one, or they are turned off.",
-        "store",
-        ("state",),
-        always=_one_label(*get_args(WebhookCondition)),
-    ),
-    Metric(
-        _WEBHOOKS,
-        "palaver_webhook_deliveries_dropped_total",
-        "counter",
-        "Deliveries that were not tried because too many of their webhook waited.",
-        "store",
-        always=((),),
-    ),
-    Metric(
-        _WEBHOOKS,
-        "palaver_webhook_events_lost_total",
-        "counter",
-        "Events that were not written because nobody took those before.",
-        "scripts",
-        always=((),),
     ),
     Metric(
         _STORE,
@@ -494,7 +435,7 @@ _ALL: Final = (
         "For how long its loop stood still, each time that it did for 15 ms or more: nothing else goes on meanwhile.",
         "worker",
         ("cause",),
-        always=_one_label(*get_args(StopCause)),
+        always=one_label(*get_args(StopCause)),
         per=MILLI,
         buckets=(15, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000),
     ),
@@ -505,7 +446,7 @@ _ALL: Final = (
         "The longest of these times in this minute and the one before; 0 without one.",
         "worker",
         ("cause",),
-        always=_one_label(*get_args(StopCause)),
+        always=one_label(*get_args(StopCause)),
     ),
     Metric(
         _WORKER,
@@ -540,6 +481,16 @@ _ALL: Final = (
 )
 
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({metric.name: metric for metric in _ALL})
-"""Every metric, by name."""
-COUNTED: Final = tuple(metric for metric in _ALL if metric.source == "scripts")
-"""Metrics that the scripts count."""
+"""The metrics of the core, by name."""
+
+
+@cache
+def all_metrics() -> Mapping[str, Metric]:
+    """Return every metric, by name: also those of features."""
+    return with_rows(METRICS, "metrics")
+
+
+@cache
+def counted() -> Mapping[str, Metric]:
+    """Return the metrics that the scripts count, by what these call them."""
+    return MappingProxyType({each.series: each for each in all_metrics().values() if each.source == "scripts"})

@@ -13,7 +13,7 @@ from palaver.store import Store
 from palaver.store.reading.usage_ledger import today
 from palaver.store.statistics.tallies import MODEL_COLUMNS
 from palaver.telemetry.exposition import Samples, Times
-from palaver.telemetry.metrics import COUNTED
+from palaver.telemetry.metrics import counted as by_scripts
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.windows import WINDOWS
 from tests.checkers.evidence import History
@@ -46,7 +46,7 @@ def sums_of(samples: Samples) -> Sums:
     """The counters among samples, and how many times there are of each histogram."""
     return {
         metric.name: Counter({labels: _total(value) for labels, value in samples[metric.name].items()})
-        for metric in COUNTED
+        for metric in by_scripts().values()
     }
 
 

@@ -67,6 +67,7 @@ from palaver.feature import features
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
 from palaver.store.server.needs import needs
+from palaver.telemetry.metrics import all_metrics
 from palaver.vocabulary.limits import all_limits
 from palaver.workers.sources.guests import kinds_of_sources
 from palaver.workers.steps import step
@@ -84,6 +85,7 @@ print(json.dumps({
     "groups": [each["name"] for each in document["tags"]],
     "help": said.getvalue().splitlines(),
     "limits": [*all_limits()],
+    "metrics": [*all_metrics()],
     "paths": sorted(document["paths"]),
     "rights": sorted({word for line in needs("api", ["store"]) for word in line if word.startswith("{palaver:")}),
     "scripts": loaded,
@@ -157,6 +159,7 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, server: RedisServer, whol
     own = {
         "codes": {*brought(name, "problems")},
         "limits": {each.name for rows in dict(brought(name, "limits")).values() for each in rows},
+        "metrics": {each.name for rows in dict(brought(name, "metrics")).values() for each in rows},
         "rights": {f"{feature.hash_tag}:preflight"},
         "sources": {*(feature.source or ())},
         "variables": {*feature.variables},
@@ -186,5 +189,7 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     assert {line.split()[0] for line in whole["help"] if line} > {"batch", "schedules", "store", "webhooks"}
     assert {*whole["codes"]} > {"schedules_full", "batch_offset", "webhook_of_file"}
     assert {*whole["limits"]} > {"batch_cells", "foreign_token", "http_answer", "mcp_body", "schedules", "webhook_kept"}
+    assert {*whole["metrics"]} > {"palaver_schedule_ticks_total", "palaver_webhook_pending"}
+    assert {*whole["groups"]} > {"batches", "schedules", "webhooks"}
     assert {*whole["variables"]} > {"PALAVER_COPY_FROM"}
     assert {*whole["telling"]} >= {"settle", "sweep"}

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from palaver.telemetry.metrics import METRICS
+from palaver.telemetry.metrics import all_metrics
 from tests.checkers.sums import check_sums, counted, since
 from tests.process.checks import check
 from tests.process.cluster import Cluster
@@ -69,10 +69,10 @@ def test_the_sums_are_those_of_the_runs(cluster: Cluster) -> None:
         assert run_id not in text
     with cluster.redis() as server:
         limited = bool(server.info("memory")["maxmemory"])
-    unknown = {name for name in METRICS if name.startswith("palaver_store_memory") and name.endswith("_ratio")}
+    unknown = {name for name in all_metrics() if name.startswith("palaver_store_memory") and name.endswith("_ratio")}
     unfollowed = set() if ON_CLUSTER else {"palaver_store_replication_lag_bytes"}
     told = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    of_api = {each.name for each in METRICS.values() if each.source != "worker"}
+    of_api = {each.name for each in all_metrics().values() if each.source != "worker"}
     assert told == of_api - unfollowed - (set() if limited else unknown)
     assert metrics["palaver_workers"]["model", "working"] >= 1
     assert metrics["palaver_store_memory_bytes"][()] > 0

@@ -28,7 +28,7 @@ from workers.sources import guests
 
 PLACES = (
     *("scripts", "names", "store", "planned", "loops", "queues", "tokens", "checks", "own_servers", "routes"),
-    *("limits", "problems", "commands"),
+    *("limits", "metrics", "problems", "commands"),
 )
 
 

@@ -28,13 +28,12 @@ from palaver.store.server.server_state import NO_EVICTION, ServerState
 from palaver.store.sides import Part, sides
 from palaver.store.steps.queues import ToolQueues
 from palaver.telemetry.exposition import Samples, Times, Values
-from palaver.telemetry.metrics import COUNTED, Metric
+from palaver.telemetry.metrics import counted
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 
 _AT_ONCE: Final = 32
 """Shards that are read in one go: others get their turn in between."""
-_COUNTED: Final[Mapping[str, Metric]] = {metric.series: metric for metric in COUNTED}
 
 
 @dataclass
@@ -165,11 +164,12 @@ class Measuring:
 
 def _counted(counts: Mapping[str, int]) -> Samples:
     """Return the counts that the scripts keep, without those that only newer code knows."""
-    samples: dict[str, dict[tuple[str, ...], Any]] = {metric.name: {} for metric in COUNTED}
+    known = counted()
+    samples: dict[str, dict[tuple[str, ...], Any]] = {metric.name: {} for metric in known.values()}
     times: dict[tuple[str, tuple[str, ...]], dict[str, int]] = {}
     for series, number in counts.items():
         name, *labels = series.split(" ")
-        metric = _COUNTED.get(name)
+        metric = known.get(name)
         if metric is None or len(labels) != len(metric.labels) + bool(metric.buckets):
             continue
         if metric.buckets:
@@ -177,7 +177,7 @@ def _counted(counts: Mapping[str, int]) -> Samples:
         else:
             samples[metric.name][tuple(labels)] = Decimal(number) / metric.per if metric.per > 1 else number
     for (name, values), parts in times.items():
-        metric = _COUNTED[name]
+        metric = known[name]
         buckets = tuple(parts.get(str(edge), 0) for edge in (*metric.buckets, "inf"))
         samples[metric.name][values] = Times(buckets, Decimal(parts.get("sum", 0)) / metric.per)
     return samples

@@ -25,7 +25,7 @@ from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.contracts.runs import ItemType, Resolution, SubmitKind
 from palaver.store.scripting.contracts.steps import RunDue, SpanOutcome, VerdictKind
 from palaver.store.scripting.log_entries import EVERY_RUN
-from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
+from palaver.telemetry.metrics import OTHER, StepOutcome, TokenType, counted
 from palaver.vocabulary import ledger
 from palaver.vocabulary.ids import parts_of_tenant
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
@@ -104,8 +104,8 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "StepOutcome": _texts(get_args(StepOutcome)),
         "TokenType": _texts(get_args(TokenType)),
         "Metrics": {"OTHER": OTHER},
-        "Series": _texts(metric.series for metric in COUNTED),
-        "Buckets": {metric.series.upper(): dict(enumerate(metric.buckets, 1)) for metric in COUNTED if metric.buckets},
+        "Series": _texts(counted()),
+        "Buckets": {name.upper(): dict(enumerate(each.buckets, 1)) for name, each in counted().items() if each.buckets},
         "Queue": {
             **{kind.name.upper(): kind.queue for kind in KINDS},
             "RECOVERED": RECOVERED,
