@@ -1,4 +1,4 @@
-"""Servers of the Model Context Protocol as a source of tools: those of an operator, and those that an agent names."""
+"""MCP client: tools of servers of the Model Context Protocol, of an operator or named by an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules: runs that begin at times. Each tick is carried out once, by any model worker."""
+"""Schedules: runs that begin at times, each tick of which is carried out once, by any model worker."""
 
 from __future__ import annotations
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.pages import ROOT, syntax
 
 PAGE = ROOT / "ARCHITECTURE.md"
-PACKAGES = ("palaver", "workers", "api", "features")
+PACKAGES = ("palaver", "workers", "api")
 
 
 def _rooms(folder: Path, indent: str = "") -> Iterator[str]:
@@ -24,3 +25,19 @@ def _rooms(folder: Path, indent: str = "") -> Iterator[str]:
 def test_the_listing_is_that_of_the_folders() -> None:
     listing = "\n\n".join("\n".join(_rooms(ROOT / package)) for package in PACKAGES)
     assert listing in PAGE.read_text(), f"ARCHITECTURE.md, 'Where things are', must have:\n{listing}"
+
+
+def _features() -> Iterator[str]:
+    """Rows of a table: the name that the README has, what it is for as the package says, and its first promise."""
+    for folder in sorted(path.parent for path in (ROOT / "features").glob("*/README.md")):
+        text = (folder / "README.md").read_text()
+        title, promise = text.partition("\n")[0].removeprefix("# "), " ".join(text.partition("\n- ")[2].split())
+        about = (ast.get_docstring(syntax(folder / "__init__.py")) or "").partition("\n")[0]
+        cells = (about.partition(": ")[2] or about, promise.partition(" (`")[0])
+        told = (re.sub(r" \(ADR \d+\)|\.$|``", "", cell) for cell in cells)
+        yield f"| [{title}](features/{folder.name}/README.md) | {' | '.join(told)} |"
+
+
+def test_the_table_has_each_feature_and_its_first_promise() -> None:
+    table = "\n".join(["| feature | what for | its first promise |", "|---|---|---|", *_features()])
+    assert table in PAGE.read_text(), f"ARCHITECTURE.md, 'Features', must have:\n{table}"
