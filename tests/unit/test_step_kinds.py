@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -15,7 +16,7 @@ from palaver.steps.verdicts import Verdict
 from palaver.steps.wire import delivery_in, headers_of, payload_of
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.step_kinds import KINDS, MODEL, QUEUES, REMOTE, TOOL, StepKind, kind_of_step
-from workers.steps import registry
+from workers.steps import registry, step_functions
 from workers.steps.attempt import Attempt
 from workers.steps.outages import NotSettled
 from workers.steps.registry import StepTask, handler_of, step
@@ -105,3 +106,9 @@ def test_a_call_that_others_do_looks_as_before_to_the_broker_and_to_older_worker
     body = orjson.dumps(payload_of(delivery))
     assert headers_of(delivery)["task"] == MODEL.task
     assert delivery_in(REMOTE.queue, headers_of(delivery), body) == delivery
+
+
+def test_the_module_of_the_functions_says_their_tasks_and_queues() -> None:
+    told = re.findall(r"^``(\w+)`` +``([\w.]+)`` +``(\w+)``$", step_functions.__doc__ or "", re.MULTILINE)
+    kinds = {"MODEL": MODEL, "REMOTE": REMOTE, "TOOL": TOOL}
+    assert told == [(name, kind.task, kind.queue) for name, kind in kinds.items()]

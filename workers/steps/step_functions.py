@@ -1,4 +1,13 @@
-"""The work of the two kinds of steps: a model call and a tool call."""
+"""The work of each kind of step, and its retry policy. The kind says which Celery task it is, and whence that comes.
+
+==========  ======================  =========
+kind        Celery task             queue
+==========  ======================  =========
+``MODEL``   ``palaver.model_step``  ``model``
+``REMOTE``  ``palaver.model_step``  ``model``
+``TOOL``    ``palaver.tool_step``   ``tools``
+==========  ======================  =========
+"""
 
 from __future__ import annotations
 
