@@ -9,5 +9,6 @@ FEATURE = Feature(
     hooks={"run_ended": "tally_end"},
     store="store:SIDE",
     routes="routes",
+    metrics="store:METRICS",
     commands="commands:COMMANDS",
 )

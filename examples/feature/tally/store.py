@@ -6,6 +6,7 @@ from collections import Counter
 
 from palaver.store.redis.keys import owner
 from palaver.store.sides import Ground, StoreSide
+from palaver.telemetry.metrics import Metric
 from palaver.vocabulary.ids import all_shards
 
 
@@ -29,5 +30,10 @@ class _Side(StoreSide):
     def sweep(self, pipeline, shard, tag):
         pipeline.unlink(tally(shard, tag))
 
+    async def samples(self, part):
+        return {_METRIC.name: {(status,): number for status, number in (await part(Tallies).of("")).items()}}
+
 
 SIDE = _Side()
+_METRIC = Metric("Runs", "palaver_tally_runs", "gauge", "Ended runs of the default tenant.", "store", ("status",))
+METRICS = {"palaver_runs": (_METRIC,)}
