@@ -10,12 +10,14 @@ from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError, NoWorker
 from palaver.operations import catalog
 from palaver.schemas.models import AgentSpec, ToolCall
+from palaver.steps.leases import Lease, LogTail
 from palaver.steps.verdicts import Postpone
 from palaver.store.fleet.fleet import KNOWN_FOR, WorkerReport
 from palaver.store.redis import fleet_keys, single_flight
 from palaver.tools import ToolSet
 from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.step_kinds import MODEL, TOOL
 from tests.process.remote_tools import RemoteTools, Server
 from tests.unit.api_world import World, world
 from tests.waiting import aeventually
@@ -46,6 +48,13 @@ def _call(name: str) -> ToolCall:
     return ToolCall(id="c1", name=name, arguments="{}")
 
 
+def _lease(agent: AgentSpec, call: ToolCall | None, lacking_for: float = 0.0) -> Lease:
+    """On a step of the model, or on one that answers the call."""
+    kind, step = (MODEL, "1") if call is None else (TOOL, "1/c1")
+    log = LogTail()
+    return Lease("run", "conv", kind, step, 1, 1, 1, 0.0, 9.0, agent, call, log, lacking_for=lacking_for)
+
+
 @pytest.mark.parametrize(
     ("agent", "call", "code"),
     [
@@ -64,7 +73,7 @@ def _call(name: str) -> ToolCall:
 def test_what_a_worker_lacks_is_named(
     capabilities: Capabilities, agent: AgentSpec, call: ToolCall | None, code: str | None
 ) -> None:
-    lack = capabilities.lacking(agent, call)
+    lack = capabilities.lacking(_lease(agent, call))
     assert (lack.code if lack else None) == code
 
 
@@ -110,9 +119,9 @@ async def _fleet_with(api: World, *, providers: tuple[str, ...] = (), tools: tup
 @pytest.mark.parametrize("lacking_for", [0.0, KNOWN_FOR])
 async def test_within_an_hour_the_step_goes_elsewhere(capabilities: Capabilities, lacking_for: float) -> None:
     async with world(tools=()) as api:
-        verdict = await capabilities.missing_capability(api.store, _agent("keyless"), None, lacking_for)
+        verdict = await capabilities.missing_capability(api.store, _lease(_agent("keyless"), None, lacking_for))
         assert verdict == Postpone(offered_again(lacking_for), "key:KEYLESS_KEY", WaitReason.NO_WORKER)
-        assert await capabilities.missing_capability(api.store, _agent("keyed"), None, lacking_for) is None
+        assert await capabilities.missing_capability(api.store, _lease(_agent("keyed"), None, lacking_for)) is None
 
 
 @pytest.mark.parametrize(
@@ -129,10 +138,10 @@ async def test_after_an_hour_it_fails_unless_somebody_has_it(
 ) -> None:
     async with world(tools=()) as api:
         with pytest.raises(NoWorker, match=f"for an hour no worker has had {said}"):
-            await capabilities.missing_capability(api.store, agent, call, KNOWN_FOR + 1)
+            await capabilities.missing_capability(api.store, _lease(agent, call, KNOWN_FOR + 1))
         gone = Server.offers[0].model_copy(update={"name": "gone"})
         await _fleet_with(api, providers=("keyless", "other"), tools=(gone,))
-        assert await capabilities.missing_capability(api.store, agent, call, KNOWN_FOR + 1) is not None
+        assert await capabilities.missing_capability(api.store, _lease(agent, call, KNOWN_FOR + 1)) is not None
 
 
 async def test_it_fails_after_four_hours_even_if_somebody_has_it_who_cannot_do_the_step(
@@ -143,16 +152,18 @@ async def test_it_fails_after_four_hours_even_if_somebody_has_it_who_cannot_do_t
     agent, told = _agent("open", "gone"), limit_of("no_worker_told")
     async with world(tools=()) as api:
         await _fleet_with(api, tools=(gone,))
-        assert await capabilities.missing_capability(api.store, agent, None, told) is not None
+        assert await capabilities.missing_capability(api.store, _lease(agent, None, told)) is not None
         with pytest.raises(NoWorker, match=r"for four hours .* lacks the tool 'gone'"):
-            await capabilities.missing_capability(api.store, agent, None, told + 1)
+            await capabilities.missing_capability(api.store, _lease(agent, None, told + 1))
 
 
 async def test_an_older_worker_that_does_not_tell_of_providers_may_have_any(capabilities: Capabilities) -> None:
     async with world(tools=()) as api:
         await _fleet_with(api, providers=("open",))
         await api.redis.hdel(fleet_keys.worker("w"), "providers")
-        assert await capabilities.missing_capability(api.store, _agent("other"), None, KNOWN_FOR + 1) is not None
+        assert (
+            await capabilities.missing_capability(api.store, _lease(_agent("other"), None, KNOWN_FOR + 1)) is not None
+        )
 
 
 @pytest.mark.parametrize("call", [None, _call("gone")], ids=["model", "tool"])
@@ -162,7 +173,9 @@ async def test_a_step_waits_on_while_the_store_cannot_say_who_has_it(
     async with world(tools=()) as api:
         api.server.connected = False
         try:
-            verdict = await capabilities.missing_capability(api.store, _agent("open", "gone"), call, KNOWN_FOR + 1)
+            verdict = await capabilities.missing_capability(
+                api.store, _lease(_agent("open", "gone"), call, KNOWN_FOR + 1)
+            )
         finally:
             api.server.connected = True
     assert isinstance(verdict, Postpone)
@@ -181,12 +194,12 @@ async def test_a_step_that_lacks_a_tool_looks_once_more_before_it_waits(monkeypa
         await _fleet_with(api, tools=(Server.offers[1],))
         await capabilities.declared.look()
         agent = _agent("open", "gone")
-        verdict = await capabilities.missing_capability(api.store, agent, None, 0.0)
+        verdict = await capabilities.missing_capability(api.store, _lease(agent, None, 0.0))
         assert verdict == Postpone(offered_again(0.0), "tool:gone", WaitReason.NO_WORKER)
         await _fleet_with(api, tools=(gone,))
-        assert await capabilities.missing_capability(api.store, agent, None, 0.0) is None
+        assert await capabilities.missing_capability(api.store, _lease(agent, None, 0.0)) is None
         api.server.connected = False
-        verdict = await capabilities.missing_capability(api.store, _agent("open", "other"), None, 0.0)
+        verdict = await capabilities.missing_capability(api.store, _lease(_agent("open", "other"), None, 0.0))
         api.server.connected = True
         assert isinstance(verdict, Postpone)
         await capabilities.declared.close()

@@ -89,9 +89,7 @@ class Attempt:
                 raise
             # Nothing was begun: this is no failure of the step, least of all one to tell a model of.
             return HandBack(begun=False)
-        able = await runtime.capabilities.missing_capability(
-            runtime.store, lease.agent, lease.call, lease.lacking_for, lack
-        )
+        able = await runtime.capabilities.missing_capability(runtime.store, lease, lack)
         return able or await runtime.with_another_version(lease) or await runtime.with_another_key(lease)
 
     def _keep(self, opened: OpenedSecrets) -> None:

@@ -10,7 +10,8 @@ from typing import Final, Literal
 from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError, ErrorClass, NoWorker, classify
 from palaver.schemas.endpoints import INLINE
-from palaver.schemas.models import AgentSpec, ToolCall
+from palaver.schemas.models import AgentSpec
+from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Postpone
 from palaver.store import Store
 from palaver.store.fleet.fleet import KNOWN_FOR
@@ -118,42 +119,36 @@ class Capabilities:
         missing = (MissingCapability("key", variable).code for variable in sorted(set(self.missing_keys.values())))
         return (*missing, *self.refused_keys.codes)
 
-    def lacking(self, agent: AgentSpec, call: ToolCall | None) -> MissingCapability | None:
-        """Return the first need of a step that is not met here, if there is one: for a ``call`` its tool, else the
-        provider and the tools of the agent."""
-        if call is None and not self._calls(agent):
+    def lacking(self, lease: Lease) -> MissingCapability | None:
+        """Return the first need of a step that is not met here, if there is one: for a call its tool, else the provider
+        and the tools of the agent."""
+        agent, asks_model = lease.agent, lease.kind.asks_model
+        if asks_model and not self._calls(agent):
             variable = self.missing_keys.get(agent.provider)
             return (
                 MissingCapability("key", variable, agent.provider)
                 if variable
                 else MissingCapability("provider", agent.provider)
             )
-        for name in agent.tools if call is None else (call.name,):
+        for name in agent.tools if asks_model else (lease.answers.name,):
             # What the model made up is not lacked: it is told so. An agent needs no tool.
             if name not in self.tools and name in agent.tools and name not in agent.subagents:
                 return MissingCapability("tool", name)
         return None
 
     async def missing_capability(
-        self,
-        store: Store,
-        agent: AgentSpec,
-        call: ToolCall | None,
-        lacking_for: float,
-        lack: MissingCapability | None = None,
+        self, store: Store, lease: Lease, lack: MissingCapability | None = None
     ) -> Postpone | None:
         """Gives a step up for another worker if this one lacks what it needs, or has a ``lack`` that was found already;
         None if it lacks nothing.
 
-        ``lacking_for`` is the time in seconds since a worker first lacked it.
-
         Raises:
             NoWorker: no worker has had it for too long.
         """
-        lack = lack or self.lacking(agent, call)
+        lack = lack or self.lacking(lease)
         if lack is not None and lack.kind == "tool" and await self._has_come(lack.name):
-            lack = self.lacking(agent, call)
-        return None if lack is None else await self.left_to_others(store, lack, lacking_for)
+            lack = self.lacking(lease)
+        return None if lack is None else await self.left_to_others(store, lack, lease.lacking_for)
 
     async def left_to_others(self, store: Store, lack: MissingCapability, lacking_for: float) -> Postpone:
         """Give a step up for a worker that has what this one lacks, as `missing_capability` does."""
