@@ -43,11 +43,11 @@ _HOOKED: Final[Mapping[str, frozenset[str]]] = {
     "webhooks": frozenset(
         {
             *("submit", "act", "ask", "attend", "cancel", "hand_back", "postpone", "settle", "sweep"),
-            *("claim", "promote", "fill", "append", "withdraw_after", "reserve", "find_allowed"),
+            *("claim", "promote", "fill", "append", "withdraw_after", "reserve", "find_allowed", "delete_run"),
         }
     )
 }
-"""The scripts of the core that have a part of a feature, or read for one."""
+"""The scripts of the core that have a part of a feature, read for one, or leave runs that it sees to others."""
 _TODAY: Final = _FOLDERS[date.today().toordinal() % len(_FOLDERS)]
 """The one that is carried out in a usual run: each takes seconds."""
 _PROGRAM: Final = """
