@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from api.http.problems import Problem
 from api.http.requests import request_id_of
 from api.kit.dialects import Dialect, Page
 from api.kit.openapi import ErrorFormat
+from palaver.feature import features
 
 from .files import StaticFile, fingerprint, read_folder
 
@@ -25,12 +26,23 @@ _FOLDER: Final = Path(__file__).with_name("static")
 _INDEX: Final = "index.html"
 _NAMES: Final = re.compile(r'^  \["([a-z]+)",', re.MULTILINE)
 """The lines of the table of pages about those that are not of one thing."""
+_ROW: Final = re.compile(r'^  \[[^\n]*import\("\./([^"]+)"\)(?:, "(\w+)")?\],\n', re.MULTILINE)
+"""A line of the table of pages: its module, and the feature that it is of."""
+_TABLE: Final = "pages.js"
 _PLACE: Final = b"{assets}"
 """The words of the index in whose place the folder of all other files is put."""
 
 
 def _respond(problem: Problem, request: HTTPConnection) -> Response:
     return respond(problem, request.scope["path"], request_id_of(request))
+
+
+def _without(files: Mapping[str, bytes], there: Collection[str]) -> Mapping[str, bytes]:
+    """Return the files without the pages of features that are not there."""
+    rows = [*_ROW.finditer(files[_TABLE].decode())]
+    gone = {row[1] for row in rows if row[2] and row[2] not in there}
+    table = _ROW.sub(lambda row: "" if row[1] in gone else row[0], files[_TABLE].decode())
+    return {name: content for name, content in files.items() if name not in gone} | {_TABLE: table.encode()}
 
 
 def _pages(files: Mapping[str, bytes]) -> dict[str, Page]:
@@ -45,7 +57,7 @@ def _pages(files: Mapping[str, bytes]) -> dict[str, Page]:
     # Relative, as all addresses: a proxy may have taken something off the beginning of the path.
     index = files[_INDEX].replace(_PLACE, folder.removeprefix("/").encode())
     leads = {
-        f"{PREFIX}/{name}{below}": _lead for name in _NAMES.findall(files["pages.js"].decode()) for below in ("", "/*")
+        f"{PREFIX}/{name}{below}": _lead for name in _NAMES.findall(files[_TABLE].decode()) for below in ("", "/*")
     }
     return {PREFIX: StaticFile(_INDEX, index, forever=False).serve, f"{PREFIX}/": _lead, **leads, **served}
 
@@ -63,5 +75,5 @@ CONSOLE: Final = Dialect(
     PREFIX,
     _respond,
     ErrorFormat(MEDIA_TYPE, "Problem", PROBLEM),
-    pages=_pages(read_folder(_FOLDER)),
+    pages=_pages(_without(read_folder(_FOLDER), features())),
 )

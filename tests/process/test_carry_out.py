@@ -54,6 +54,7 @@ _PROGRAM: Final = """
 import json
 import sys
 from contextlib import redirect_stdout
+from importlib.metadata import entry_points
 from io import StringIO
 
 from redis import Redis
@@ -62,8 +63,8 @@ from palaver.api.app import create_app
 from palaver.api.http.problems import CODES
 from palaver.cli.app import app
 from palaver.config.settings import Settings
-from palaver.config.variables import variables
-from palaver.feature import features
+from palaver.config.variables import DIALECTS, variables
+from palaver.feature import features, loaded as loaded_entry
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
 from palaver.store.server.needs import needs
@@ -77,6 +78,7 @@ with Redis.from_url(sys.argv[1]) as server:
     loaded = {name: server.script_load(texts[name]) for name in texts}
 with redirect_stdout(StringIO()) as said:
     get_command(app).main(["--help"], standalone_mode=False, max_content_width=1000, terminal_width=1000)
+consoles = [loaded_entry(entry) for entry in entry_points(group=DIALECTS) if entry.name == "console"]
 document = create_app().openapi()
 used = {tag for methods in document["paths"].values() for each in methods.values() for tag in each["tags"]}
 print(json.dumps({
@@ -86,6 +88,7 @@ print(json.dumps({
     "help": said.getvalue().splitlines(),
     "limits": [*all_limits()],
     "metrics": [*all_metrics()],
+    "pages": sorted(path for console in consoles for path in console.pages if "/assets/" not in path),
     "paths": sorted(document["paths"]),
     "rights": sorted({word for line in needs("api", ["store"]) for word in line if word.startswith("{palaver:")}),
     "scripts": loaded,
@@ -153,6 +156,8 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, server: RedisServer, whol
     assert left["features"] == [each for each in whole["features"] if each != name]
     assert left["paths"] == [path for path in whole["paths"] if not path.startswith(_PATHS.get(name, ()))]
     assert left["groups"] == [each for each in whole["groups"] if each in left["used"]]
+    page = "/console" if name == "console" else f"/console/{name}"
+    assert left["pages"] == [path for path in whole["pages"] if not path.startswith(page)]
     commands = {each.name for each in brought(name, "commands")}
     assert left["help"] == [line for line in whole["help"] if not commands.intersection(line.split()[:1])]
     feature = features().get(name, Feature(name))
@@ -191,5 +196,6 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     assert {*whole["limits"]} > {"batch_cells", "foreign_token", "http_answer", "mcp_body", "schedules", "webhook_kept"}
     assert {*whole["metrics"]} > {"palaver_schedule_ticks_total", "palaver_webhook_pending"}
     assert {*whole["groups"]} > {"batches", "schedules", "webhooks"}
+    assert {*whole["pages"]} > {"/console/batches", "/console/schedules", "/console/webhooks"}
     assert {*whole["variables"]} > {"PALAVER_COPY_FROM"}
     assert {*whole["telling"]} >= {"settle", "sweep"}

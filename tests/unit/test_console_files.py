@@ -16,7 +16,9 @@ import pytest
 import features.console.dialect
 from api.app.installed import dialects_of
 from features.console import CONSOLE
+from features.console.dialect import _pages, _without
 from features.console.files import fingerprint, read_folder
+from palaver import feature
 from palaver.config.settings import Settings
 from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.steps.retry import stop_reason
@@ -181,6 +183,16 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
     async with world(dialects=dialects_of(("*",))) as api:
         answers: list[httpx.Response] = [await api.client.get(path) for path in ("/console", ASSETS[0])]
     assert [answer.status_code for answer in answers] == [404, 404]
+
+
+def test_the_pages_of_a_feature_are_there_with_it() -> None:
+    files = read_folder(STATIC)
+    assert _without(files, feature.features()) == files
+    left = _without(files, {"batches", "webhooks"})
+    assert files.keys() - left.keys() == {"pages/schedule.js", "pages/schedules.js"}
+    lines = files["pages.js"].decode().splitlines()
+    assert left["pages.js"].decode().splitlines() == [line for line in lines if "schedule" not in line]
+    assert not any(path.startswith("/console/schedules") for path in _pages(left))
 
 
 def test_no_module_leads_to_itself() -> None:

@@ -3,7 +3,7 @@
 /**
  * One line a page: its path (`:name` is a part), its name in the navigation (null: not there), the scopes of which one
  * is needed, and its module, whose default is a component that gets {params, query}. A module is loaded when it is
- * first looked at.
+ * first looked at. Behind it stands the feature that a page is of: a server without that leaves out line and module.
  */
 export const PAGES = [
   ["runs", "Runs", ["runs:read"], () => import("./pages/runs.js")],
@@ -14,12 +14,12 @@ export const PAGES = [
   ["playground", "Playground", ["runs:submit"], () => import("./pages/playground.js")],
   ["agents", "Agents", ["runs:read"], () => import("./pages/agents.js")],
   ["agents/:name", null, ["runs:read"], () => import("./pages/agent.js")],
-  ["schedules", "Schedules", ["runs:read"], () => import("./pages/schedules.js")],
-  ["schedules/:name", null, ["runs:read"], () => import("./pages/schedule.js")],
-  ["batches", "Batches", ["runs:read"], () => import("./pages/batches.js")],
-  ["batches/:id", null, ["runs:read"], () => import("./pages/batch.js")],
-  ["webhooks", "Webhooks", ["webhooks:write"], () => import("./pages/webhooks.js")],
-  ["webhooks/:id", null, ["webhooks:write"], () => import("./pages/webhook.js")],
+  ["schedules", "Schedules", ["runs:read"], () => import("./pages/schedules.js"), "schedules"],
+  ["schedules/:name", null, ["runs:read"], () => import("./pages/schedule.js"), "schedules"],
+  ["batches", "Batches", ["runs:read"], () => import("./pages/batches.js"), "batches"],
+  ["batches/:id", null, ["runs:read"], () => import("./pages/batch.js"), "batches"],
+  ["webhooks", "Webhooks", ["webhooks:write"], () => import("./pages/webhooks.js"), "webhooks"],
+  ["webhooks/:id", null, ["webhooks:write"], () => import("./pages/webhook.js"), "webhooks"],
   ["fleet", "Queues and workers", ["runs:read"], () => import("./pages/fleet.js")],
   ["tools", "Tools and models", ["runs:read"], () => import("./pages/tools.js")],
   ["statistics", "Statistics", ["usage:read"], () => import("./pages/statistics.js")],
