@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 
 
 class _Handler(BaseHTTPRequestHandler):

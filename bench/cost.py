@@ -22,7 +22,7 @@ from bench.report import Table, number
 from bench.rig import Rig
 from bench.server_work import ServerWork
 from bench.usage import Usage
-from palaver.stack.child import ChildCommand
+from features.stack.child import ChildCommand
 
 _TOGETHER: Final = 50
 """Runs at once."""

@@ -19,8 +19,8 @@ from bench.asked import BenchError
 from bench.hostile_models import chosen
 from bench.report import Table, percentile
 from bench.rig import PROTOCOLS, Rig
-from palaver.stack.ports import free_port
-from palaver.stack.readiness import accepts
+from features.stack.ports import free_port
+from features.stack.readiness import accepts
 from palaver.vocabulary.limits import limit_of
 
 _READERS: Final = {"fake": "chat_completions", "claude": "anthropic", "responding": "responses"}

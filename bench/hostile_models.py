@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bench.questions import Questions
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 from tests.cost.hostile_answers import shapes
 
 

@@ -12,7 +12,7 @@ import resource
 import socket
 from typing import Final
 
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 
 _RECEIVE: Final = 4096
 """Bytes of a receive buffer."""

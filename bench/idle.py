@@ -12,9 +12,9 @@ from typing import Final
 
 from bench.report import Table, number
 from bench.usage import Usage, proportional
+from features.stack.child import ChildCommand
+from features.stack.ports import VARIABLES, Ports
 from palaver.processes.process_tree import children_of
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import VARIABLES, Ports
 
 _WITHIN: Final = 60.0
 _REST: Final = 3.0

@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 
 from bench.wires import WatchRequest
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 
 END: Final = "<the-last-delta>"
 """The text of the last delta of each run."""

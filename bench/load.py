@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 
 _LENGTH: Final = b"content-length: "
 _LEFT: Final = 5.0

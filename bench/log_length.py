@@ -19,9 +19,9 @@ from bench.history import ANSWERED, ASKED, conversation
 from bench.leasing import USED, lease
 from bench.report import Table
 from bench.server_work import ServerWork
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Message, Submission, ToolCall
-from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Continue, Finish, ToolOutcome
 from palaver.store import Store

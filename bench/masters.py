@@ -19,8 +19,8 @@ from bench.report import Table, number
 from bench.rig import Rig
 from bench.server_work import ServerWork
 from bench.usage import Usage
-from palaver.stack.ports import HOST
-from palaver.stack.redis_server import RedisServer
+from features.stack.ports import HOST
+from features.stack.redis_server import RedisServer
 from tests.redis_cluster import RedisCluster
 
 _SLOTS: Final = 50

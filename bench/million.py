@@ -21,7 +21,7 @@ from bench.many_runs import SHORT
 from bench.report import Table, number
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 
 _SLOTS: Final = 100
 _TOGETHER: Final = 50

@@ -17,8 +17,8 @@ from bench.many_runs import work_off
 from bench.report import Table, number
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
 from palaver.telemetry.metrics import StopCause
 
 _SLOTS: Final = 50

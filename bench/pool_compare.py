@@ -21,8 +21,8 @@ from celery import Celery
 from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.signals import worker_init
 
-from palaver.stack.child import dying_with_parent
-from palaver.stack.redis_server import RedisServer
+from features.stack.child import dying_with_parent
+from features.stack.redis_server import RedisServer
 from tests.waiting import eventually
 from workers.broker.pool import TaskPool
 from workers.broker.transport import broker_settings

@@ -1,6 +1,6 @@
 """`python -m bench.pouring --port N --ledger FILE`: a model server that streams words, thousands of streams at a time.
 
-The scriptable model server (`palaver.fake_provider`) takes 30 us a chunk: 2,000 streams of 20 tokens a second
+The scriptable model server (`features.fake_provider`) takes 30 us a chunk: 2,000 streams of 20 tokens a second
 would have it use more than a core, and what is measured would wait for it. This one understands `tokens-N+rate-R` in
 chat completions and nothing else. All streams share the bytes of their chunks and one clock, and a chunk is one write
 to the socket. Its ledger has the lines that `bench.asked` reads.
@@ -21,7 +21,7 @@ from typing import IO, Final
 import orjson
 
 from bench.questions import Questions
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 
 _TICK: Final = 0.005
 """Seconds; a chunk comes up to so much late."""

@@ -13,9 +13,9 @@ from bench.asked import BenchError
 from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST
 from palaver.processes.process_tree import below
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST
 
 _STREAM: Final = "tokens-600+rate-15"
 """Forty seconds: long enough to submit a thousand, to watch them and to look."""

@@ -14,9 +14,9 @@ from typing import Final
 from bench.asked import BenchError, Call
 from bench.report import Table, percentile
 from bench.rig import Rig
+from features.stack.child import ChildCommand
+from features.stack.plan import COMMANDS
 from palaver.schemas.models import AgentSpec, Submission
-from palaver.stack.child import ChildCommand
-from palaver.stack.plan import COMMANDS
 
 _MODEL: Final = "tokens-600+rate-10"
 """A minute of stream: none ends by itself before its worker is killed."""

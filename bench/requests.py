@@ -19,10 +19,10 @@ from bench.conversation import INPUT, INSTRUCTIONS, MODEL, TOOL
 from bench.report import Table, percentile
 from bench.rig import Rig
 from bench.usage import Usage
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
+from features.stack.readiness import answers_ok
 from palaver.schemas.models import AgentSpec, Submission
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.readiness import answers_ok
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis.keys import run as key_of_run
 

@@ -15,14 +15,14 @@ from typing import Final, NamedTuple, Self
 
 from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
+from features.stack.readiness import accepts, answers_ok
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.delivery.deliveries import Publisher
 from palaver.schemas.actions import ApprovalDecision, Approvals
 from palaver.schemas.models import AgentSpec, Message, Run, Submission
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.readiness import accepts, answers_ok
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 
 

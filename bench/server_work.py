@@ -12,8 +12,8 @@ from typing import Final, Self
 from redis.asyncio import Redis
 
 from bench.asked import BenchError
+from features.stack.ports import HOST
 from palaver.processes.tasks import end
-from palaver.stack.ports import HOST
 
 _LONGEST_LINE: Final = 1 << 28
 _CALLS: Final = (b"EVALSHA", b"EVAL")

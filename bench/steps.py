@@ -21,7 +21,7 @@ from bench.conversation import CALLS, INPUT, INSTRUCTIONS, MODEL, TOOL
 from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.stack.child import ChildCommand
+from features.stack.child import ChildCommand
 
 _SLOTS: Final = 50
 _AT_ONCE: Final = 50

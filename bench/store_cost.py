@@ -16,10 +16,10 @@ from redis.asyncio import Redis
 
 from bench.leasing import USED, lease
 from bench.report import Table
+from features.stack.ports import HOST
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Message, Submission, ToolCall
-from palaver.stack.ports import HOST
-from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import Continue, Finish, OpenCall, ToolOutcome
 from palaver.store import Store

@@ -18,8 +18,8 @@ from bench.conversation import INSTRUCTIONS, MODEL, TOOL
 from bench.report import Table
 from bench.rig import Rig
 from bench.steps import Sample, Side, sample
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.readiness import accepts
+from features.stack.ports import HOST, free_port
+from features.stack.readiness import accepts
 from palaver.telemetry.traces import Tracing
 from tests.waiting import aeventually
 

@@ -16,7 +16,7 @@ from bench.conversation import INSTRUCTIONS
 from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.stack.child import ChildCommand
+from features.stack.child import ChildCommand
 
 _MODEL: Final = "tool-20"
 _STEPS: Final = 20

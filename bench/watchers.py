@@ -22,7 +22,7 @@ from bench.report import Table, spread
 from bench.rig import Rig
 from bench.usage import Usage
 from bench.wires import WIRES, begun
-from palaver.stack.child import ChildCommand
+from features.stack.child import ChildCommand
 from palaver.steps.leases import Delta, Lease
 
 _WITHIN: Final = 60.0

@@ -13,7 +13,7 @@ from bench.conversation import INSTRUCTIONS
 from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.stack.child import ChildCommand
+from features.stack.child import ChildCommand
 from palaver.store.redis import keys
 
 _TOKENS: Final = 1000

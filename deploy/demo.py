@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 
+from features.stack.errors import StackError
+from features.stack.stack import Stack
 from palaver import Palaver
 from palaver.config.variables import PREFIX
 from palaver.events import (
@@ -27,7 +29,6 @@ from palaver.events import (
     ToolFinished,
 )
 from palaver.schemas.models import Run
-from palaver.stack import Stack, StackError
 from tests.model_server import LedgerEntry, read_ledger
 from tests.waiting import eventually
 

@@ -97,8 +97,8 @@ class Feature:
     problems: str | None = None
     """The codes of problems that the API answers with for it, each a `palaver.errors.problem_codes.ProblemCode`."""
     commands: str | None = None
-    """A tuple of `palaver.cli.commands.CommandGroup` and `Program`. Imported for its help, and when a command is asked
-    for that the core does not have."""
+    """A tuple of `Command`, `CommandGroup` and `Program` of `palaver.cli.commands`. Imported for the help, and when a
+    command is asked for that the core does not have."""
     variables: tuple[str, ...] = ()
     """Variables of the environment that it reads and that are no settings of the core, by their whole names."""
 

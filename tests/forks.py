@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from palaver.stack import ports
+from features.stack import ports
 from tests.processes import die_with
 
 _TOGETHER: Final = (

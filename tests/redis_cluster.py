@@ -12,8 +12,8 @@ import redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.redis_server import RedisServer
+from features.stack.ports import HOST, free_port
+from features.stack.redis_server import RedisServer
 from palaver.store.redis.cluster.slots import SLOTS
 from tests.pages import ROOT
 from tests.waiting import eventually

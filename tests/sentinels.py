@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 import redis
 
 from deploy.check.logins import is_before_7_2, users_of_7_0
+from features.stack.child import dying_with_parent
+from features.stack.ports import HOST, free_port
+from features.stack.redis_server import RedisServer, find_server
 from palaver.config.sentinels import ENCRYPTED, PLAIN, Sentinels, by_sentinels, sentinels_of
-from palaver.stack.child import dying_with_parent
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.redis_server import RedisServer, find_server
 from palaver.store.redis.sentinel.blocking import ask, pool
 from tests.pages import ROOT
 from tests.tls import Tls

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from palaver.stack.ports import free_port
-from palaver.stack.redis_server import find_server
+from features.stack.ports import free_port
+from features.stack.redis_server import find_server
 from tests.waiting import PATIENCE
 
 

@@ -19,8 +19,8 @@ from bench.console.tabs import MAIN, Tab, chromium, tab_at
 from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
+from features.stack.ports import HOST
 from palaver.schemas.actions import Approvals
-from palaver.stack.ports import HOST
 
 CLOCK: Final = Path(__file__).with_name("clock.js").read_text()
 _CONSOLES: Final = 50

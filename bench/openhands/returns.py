@@ -16,7 +16,7 @@ from bench.openhands.install import ENVIRONMENT
 from bench.openhands.rows import Row, both
 from bench.openhands.sides import Side, surroundings
 from bench.rig import Rig
-from palaver.stack.child import dying_with_parent
+from features.stack.child import dying_with_parent
 
 _PROGRAM: Final = Path(__file__).resolve().parent / "client.py"
 _MODEL: Final = "echo+ttft-300"

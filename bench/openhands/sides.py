@@ -18,9 +18,9 @@ from typing import Final, Protocol
 from bench.asked import BenchError
 from bench.openhands.install import ENVIRONMENT, VERSION
 from bench.rig import Rig
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.readiness import answers_ok
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
+from features.stack.readiness import answers_ok
 
 WORKERS: Final = 2
 """Model workers of Palaver: one for each CPU of the machine that this was measured on."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from bench.peers.peer import WithRuns
 from bench.rig import Rig
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 
 _THREADS: Final = "200"
 _APP: Final = "bench.peers.apps.celery_worker"

@@ -10,7 +10,7 @@ from uuid import uuid4
 from bench.peers.install import LANGGRAPH
 from bench.peers.peer import Peer, Work
 from bench.rig import Rig
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 
 _GRAPH: Final = Path(__file__).resolve().parent / "apps" / "langgraph_app.py"
 _JOBS: Final = 200

@@ -10,8 +10,8 @@ from bench.asked import BenchError
 from bench.conversation import INSTRUCTIONS
 from bench.peers.peer import Peer, Work
 from bench.rig import Rig
-from palaver.stack.plan import COMMANDS
-from palaver.stack.ports import HOST, free_port
+from features.stack.plan import COMMANDS
+from features.stack.ports import HOST, free_port
 
 _WAIT: Final = 60
 

@@ -17,8 +17,8 @@ import aiohttp
 from bench.asked import BenchError
 from bench.conversation import INPUT
 from bench.rig import Rig
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
 
 _START_WITHIN: Final = 90.0
 _PATIENCE: Final = 150.0

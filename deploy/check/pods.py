@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import httpx
 
-from palaver.stack.child import ChildCommand
-from palaver.stack.errors import StackError
-from palaver.stack.ports import HOST, free_port
+from features.stack.child import ChildCommand
+from features.stack.errors import StackError
+from features.stack.ports import HOST, free_port
 
 from .confinement import Confinement
 from .containers import Container

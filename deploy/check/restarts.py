@@ -10,7 +10,7 @@ from typing import Final
 
 import redis
 
-from palaver.stack.redis_server import RedisServer, RedisServerError, find_server
+from features.stack.redis_server import RedisServer, RedisServerError, find_server
 
 from . import logins
 from .kit import Kit, Skipped

@@ -22,13 +22,13 @@ from urllib.parse import urlsplit
 import httpx
 import redis
 
+from features.stack.child import ChildCommand
+from features.stack.errors import StackError
+from features.stack.ports import HOST, free_port
+from features.stack.readiness import accepts
+from features.stack.redis_server import RedisServer
 from palaver import Palaver, Run
 from palaver.config.roles import ROLES
-from palaver.stack.child import ChildCommand
-from palaver.stack.errors import StackError
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.readiness import accepts
-from palaver.stack.redis_server import RedisServer
 from palaver.store.redis import fleet_keys
 from tests.waiting import eventually
 
@@ -220,7 +220,7 @@ def _world(kit: Kit, folder: Path) -> Iterator[_World]:
     ledger.chmod(0o666)
     port = free_port()
     key, scaler = secrets.token_hex(16), secrets.token_hex(16)
-    command = [sys.executable, "-m", "palaver.fake_provider", "--host", HOST, "--port", str(port)]
+    command = [sys.executable, "-m", "features.fake_provider", "--host", HOST, "--port", str(port)]
     model = ChildCommand("model", [*command, "--api-key", key], environment=os.environ, log_path=folder / "model.log",
                   ready=lambda _: accepts(port))  # fmt: skip
     with ExitStack() as stack:

@@ -72,11 +72,6 @@ def _open_streams() -> None:
 
 def _command() -> Callable[[], object]:
     """Return the function to call for the words that were typed."""
-    if sys.argv[1:] == ["up"]:
-        # It stays for as long as what it starts: in half the memory, without what only other commands need.
-        from palaver.cli.up import up
-
-        return up
     try:
         from palaver.cli.app import app, program_of
     except ModuleNotFoundError as error:

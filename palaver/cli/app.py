@@ -12,8 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, statistics
-from palaver.cli.commands import CommandGroup, Program
-from palaver.cli.up import up
+from palaver.cli.commands import Command, CommandGroup, Program
 from palaver.config.roles import PROGRAMS, ROLES
 from palaver.feature import brought
 from palaver.version import __version__
@@ -62,6 +61,8 @@ class _AllCommands(WholeHelp):
             names.insert(len(names) if each.after is None else names.index(each.after) + 1, each.name)
             if isinstance(each, Program):
                 programs[each.name] = each.about
+            elif isinstance(each, Command):
+                self.commands[each.name] = _single(each)
             else:
                 self.commands[each.name] = typer.main.get_group(_grouped(each))
         self.commands = {name: self.commands[name] for name in commands}
@@ -69,7 +70,7 @@ class _AllCommands(WholeHelp):
         self.epilog = f"\b\nOn a server (`palaver worker --help` has the options of a worker):\n{lines}"
 
 
-def _of_features() -> Iterator[CommandGroup | Program]:
+def _of_features() -> Iterator[Command | CommandGroup | Program]:
     for each in brought("commands"):
         yield from each
 
@@ -142,9 +143,14 @@ for _command in (
     looking.queues,
     looking.usage,
     statistics.stats,
-    up,
 ):
     app.command(_command.__name__)(ungrouped(_command))
+
+
+def _single(command: Command) -> Any:
+    made = typer.Typer(rich_markup_mode=None, add_completion=False)
+    made.command(command.name)(ungrouped(command.command))
+    return typer.main.get_command(made)
 
 
 def _grouped(group: CommandGroup) -> typer.Typer:

@@ -1,9 +1,19 @@
-"""The shapes of commands that have verbs and of programs: those of the core, and those that features bring."""
+"""The shapes of commands and programs that features bring; those that have verbs, of the core as well."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command without verbs."""
+
+    name: str
+    command: Callable[..., None]
+    after: str | None = None
+    """The command of the core that the help lists before it; None: it stands at the end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
+from features.stack.ports import HOST, free_port
 from palaver.processes.tasks import end
-from palaver.stack.ports import HOST, free_port
 from tests.chaos.looped import Looped
 
 _PIECE: Final = 65_536

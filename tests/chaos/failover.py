@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import redis
 
-from palaver.stack.ports import HOST
-from palaver.stack.redis_server import RedisServer
+from features.stack.ports import HOST
+from features.stack.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.waiting import eventually
 

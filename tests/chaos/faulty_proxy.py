@@ -10,7 +10,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 from tests.chaos.looped import Looped
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)

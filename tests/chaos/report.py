@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.wrap import wrapped
-from palaver.stack.redis_server import find_server
+from features.stack.redis_server import find_server
 from tests.pages import ROOT
 
 _INTRODUCTION = """# Chaos report

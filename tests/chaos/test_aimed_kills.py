@@ -21,9 +21,9 @@ from typing import Any
 import httpx
 import pytest
 
+from features.stack.ports import HOST
+from features.stack.redis_server import RedisServer
 from palaver.processes.failpoints import POINTS
-from palaver.stack.ports import HOST
-from palaver.stack.redis_server import RedisServer
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic

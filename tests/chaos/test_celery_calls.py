@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from features.stack.redis_server import RedisServer
 from palaver.errors import ErrorClass
-from palaver.stack.redis_server import RedisServer
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
 from tests.process.shop_workers import Shop

@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import pytest
 
+from features.stack.child import ChildCommand
 from palaver.delivery.deliveries import QUEUE_NAMES
-from palaver.stack.child import ChildCommand
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.watchers import Watchers

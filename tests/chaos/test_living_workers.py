@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from palaver.stack.child import ChildCommand
+from features.stack.child import ChildCommand
 from palaver.store.redis import fleet_keys
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.report import record

@@ -16,9 +16,9 @@ from typing import Final
 
 import pytest
 
+from features.stack.ports import free_port
 from palaver.config.settings import Settings
 from palaver.schemas.models import Run
-from palaver.stack.ports import free_port
 from palaver.store.redis import provider_keys
 from tests.chaos.report import record
 from tests.process.checks import check

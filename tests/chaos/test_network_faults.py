@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from features.stack.redis_server import RedisServer
 from palaver.schemas.models import Run
-from palaver.stack.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.load import TOOLS, Load
 from tests.chaos.report import record

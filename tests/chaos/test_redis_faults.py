@@ -19,9 +19,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from features.stack.redis_server import RedisServer
 from palaver.client import NotFound, Palaver
 from palaver.events import Event, MessageDelta, StreamRewound, read_event
-from palaver.stack.redis_server import RedisServer
 from tests.chaos.load import TOOLS, Load
 from tests.chaos.power import Power
 from tests.chaos.report import record

@@ -18,8 +18,8 @@ from typing import Any, Self
 import httpx
 import pytest
 
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import free_port
+from features.stack.child import ChildCommand
+from features.stack.ports import free_port
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled
 from tests.process.cluster import Cluster, stream

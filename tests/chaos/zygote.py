@@ -28,12 +28,12 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import IO, Any, Final, NoReturn, Self, TextIO
 
+from features.stack.child import ChildCommand, Spawned
+from features.stack.ports import free_port
+from features.stack.readiness import accepts
 from palaver.config.roles import command
 from palaver.config.settings import settings
 from palaver.processes.failpoints import failpoint
-from palaver.stack.child import ChildCommand, Spawned
-from palaver.stack.ports import free_port
-from palaver.stack.readiness import accepts
 from tests import once
 from tests.process.cluster import Cluster
 from tests.processes import fork_session, write_to

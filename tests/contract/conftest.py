@@ -12,8 +12,8 @@ import pytest
 from fakeredis import FakeServer, _helpers
 from fakeredis.commands_mixins import server_mixin
 
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.store.redis.pools import pool_of
 from tests.contract.clock import Clock

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.errors import NotDurable, Refused, StateConflict
 from palaver.schemas.api_keys import KeyInfo
 from palaver.secrets.api_keys import KeyParts
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.store.access import api_keys
 from palaver.store.access.api_keys import KeyGrant, NewKey

@@ -9,8 +9,8 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError, ResponseError
 
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
-from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delta
 from palaver.store import Store
 from palaver.store.redis.channel_connection import ChannelConnection

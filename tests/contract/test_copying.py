@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from features.stack.redis_server import RedisServer
 from features.store_copy.parts import StorePart, part_of
 from features.store_copy.places import NAME, RIGHTS
 from features.store_copy.program import main
 from palaver.config.settings import Settings
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import fleet_keys, keys

@@ -14,12 +14,12 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
+from features.stack.ports import free_port
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.processes.existence import named_processes
 from palaver.processes.tasks import end
-from palaver.stack.ports import free_port
-from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery, Lease, Renewal
 from palaver.store import Store
 from palaver.store.fleet.first_look import FirstLook, Suspect

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from features.stack.ports import free_port
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, ErrorClass, NotDurable, StateConflict, classify
 from palaver.schemas.models import AgentSpec, Retry, Submission
-from palaver.stack.ports import free_port
-from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Lease
 from palaver.store import Store
 from palaver.store.redis import keys

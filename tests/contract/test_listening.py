@@ -11,8 +11,8 @@ from kombu.connection import Connection as Broker
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
+from features.stack.redis_server import RedisServer
 from palaver.delivery.deliveries import transport_options
-from palaver.stack.redis_server import RedisServer
 from palaver.store.redis.connection import Listener
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.waiting import PATIENCE

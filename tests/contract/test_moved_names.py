@@ -12,9 +12,9 @@ import redis
 from redis.asyncio import Redis
 from redis.exceptions import ReadOnlyError
 
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.delivery.deliveries import Publisher
-from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery
 from palaver.steps.wire import in_redis
 from palaver.store import Store

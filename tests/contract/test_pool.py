@@ -12,7 +12,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError
 
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from palaver.store.redis.pool import Pool
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.waiting import aeventually

@@ -13,11 +13,11 @@ import pytest
 from kombu.transport.redis import Channel
 from redis import Redis
 
+from features.stack.ports import free_port
+from features.stack.redis_server import RedisServer
 from palaver.delivery import publishing
 from palaver.delivery.deliveries import Publisher
 from palaver.delivery.publishing import LoopPublisher
-from palaver.stack.ports import free_port
-from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery
 from palaver.store.fleet import queue_lists
 from tests.chaos.faulty_proxy import FaultyProxy

@@ -12,8 +12,8 @@ import redis
 from kombu.connection import Connection
 from redis.exceptions import ResponseError
 
+from features.stack.redis_server import RedisServer
 from palaver.delivery.deliveries import transport_options
-from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery
 from palaver.steps.wire import in_redis
 from palaver.vocabulary.step_kinds import MODEL, RECOVERED

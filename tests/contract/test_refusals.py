@@ -13,10 +13,10 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from api.app import create_app
+from features.stack.ports import free_port
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, classify
-from palaver.stack.ports import free_port
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.server.preflight import Preflight

@@ -11,10 +11,10 @@ import pytest
 from redis import Redis as BlockingRedis
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError
 
+from features.stack.ports import HOST, free_port
+from features.stack.redis_server import RedisServer
 from palaver.config.sentinels import sentinels_of
 from palaver.config.settings import Settings
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.store.redis import shared_client
 from palaver.store.redis.pools import client_of

@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError
 
+from features.stack.ports import HOST
 from palaver.config.sentinels import sentinels_of
-from palaver.stack.ports import HOST
 from palaver.store.redis.pools import pool_of
 from palaver.store.redis.sentinel import blocking
 from tests.sentinels import SERVICE

@@ -10,8 +10,8 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError, NoScriptError, ResponseError
 
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.store.redis import shared_client
 from palaver.store.redis.shared_client import SharedClient, _Line

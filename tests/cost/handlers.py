@@ -20,8 +20,8 @@ from redis.asyncio import Redis
 from starlette.types import Message as AsgiMessage
 
 from api.app import create_app
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.tools import ToolSet, load_tools
 from palaver.vocabulary.limits import MIB

@@ -8,8 +8,8 @@ import math
 
 from redis.asyncio import Redis
 
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from tests.contract.store_driver import StoreDriver
 from tests.cost.cases import CASES, Case

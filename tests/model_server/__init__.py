@@ -5,7 +5,7 @@
         assert [entry.status for entry in server.ledger()] == [200, 429, 200, 200, 200]
 
 or as a process: `python -m tests.model_server --port 9101 [--ledger FILE] [--api-key KEY]`. Answers are those of
-`palaver.fake_provider`. What is judged:
+`features.fake_provider`. What is judged:
 
 A history that a real provider refuses gets 400: a tool call without a result or with two, a result without a call, call
 ids twice in one message, no messages, unknown roles, content of a wrong type. So do more than four prompt-cache

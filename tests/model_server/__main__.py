@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from palaver.fake_provider.__main__ import arguments, run
+from features.fake_provider.__main__ import arguments, run
 from tests.model_server import ModelServer
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from palaver.fake_provider.requests import InvalidRequest
+from features.fake_provider.requests import InvalidRequest
 from tests.model_server.images import judge_url
 from tests.model_server.schemas import judge_strict_answer, judge_tool_of_openai
 

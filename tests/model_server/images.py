@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 
-from palaver.fake_provider.requests import InvalidRequest
+from features.fake_provider.requests import InvalidRequest
 
 
 def judge_data(kind: str, data: str) -> None:

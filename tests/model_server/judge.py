@@ -9,10 +9,10 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from palaver.fake_provider.apis import APIS
-from palaver.fake_provider.exchanges import Exchange
-from palaver.fake_provider.grammar import ModelScript
-from palaver.fake_provider.requests import Chat, InvalidRequest, RequestHistory
+from features.fake_provider.apis import APIS
+from features.fake_provider.exchanges import Exchange
+from features.fake_provider.grammar import ModelScript
+from features.fake_provider.requests import Chat, InvalidRequest, RequestHistory
 from tests.model_server import chat_completions, messages, responses, signed
 from tests.model_server.ledger import Ledger
 

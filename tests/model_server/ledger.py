@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.exchanges import Exchange, Exchanges
+from features.fake_provider.exchanges import Exchange, Exchanges
 
 KEEP = 200_000
 """Entries kept in memory, about 200 MB; the file keeps all of them."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from palaver.fake_provider.requests import InvalidRequest
-from palaver.fake_provider.thoughts import thinker_of
+from features.fake_provider.requests import InvalidRequest
+from features.fake_provider.thoughts import thinker_of
 from tests.model_server.chat_completions import BREAKPOINTS
 from tests.model_server.images import judge_data
 from tests.model_server.schemas import judge_answer_of_claude, judge_tool_of_claude

@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.exchanges import RefusedRequest
-from palaver.fake_provider.grammar import ModelScript
-from palaver.fake_provider.requests import Chat, InvalidRequest
-from palaver.fake_provider.thoughts import encrypted
-from palaver.fake_provider.wire import error
+from features.fake_provider.exchanges import RefusedRequest
+from features.fake_provider.grammar import ModelScript
+from features.fake_provider.requests import Chat, InvalidRequest
+from features.fake_provider.thoughts import encrypted
+from features.fake_provider.wire import error
 from tests.model_server.images import judge_url
 from tests.model_server.schemas import judge_strict_answer, judge_tool_of_openai
 from tests.model_server.thoughts import thinks

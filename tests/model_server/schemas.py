@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
-from palaver.fake_provider.requests import InvalidRequest
+from features.fake_provider.requests import InvalidRequest
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 AT_TOP = ("oneOf", "anyOf", "allOf", "enum", "not")

@@ -10,10 +10,9 @@ from typing import Final, Self
 import orjson
 from aiohttp import web
 
-from palaver.fake_provider import FakeProvider
-from palaver.fake_provider.exchanges import Exchanges
-from palaver.fake_provider.server import json_answer
-from palaver.fake_provider.wire import error
+from features.fake_provider.exchanges import Exchanges
+from features.fake_provider.server import FakeProvider, json_answer
+from features.fake_provider.wire import error
 from tests.model_server.judge import Judge
 from tests.model_server.ledger import Ledger, LedgerEntry
 

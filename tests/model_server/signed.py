@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.exchanges import RefusedRequest
-from palaver.fake_provider.signed import Made, made
+from features.fake_provider.exchanges import RefusedRequest
+from features.fake_provider.signed import Made, made
 
 PLAIN = frozenset({"role", "content", "tool_calls", "tool_call_id", "name"})
 """Fields that every provider takes on a message."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from palaver.fake_provider.requests import InvalidRequest
-from palaver.fake_provider.thoughts import CALL, MADE, redacted, signature, thinker_of
+from features.fake_provider.requests import InvalidRequest
+from features.fake_provider.thoughts import CALL, MADE, redacted, signature, thinker_of
 
 
 def check_thoughts(blocks: list[dict[str, Any]], thinker: str, where: str) -> None:

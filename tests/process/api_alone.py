@@ -17,10 +17,10 @@ from typing import Final, Self
 
 import httpx
 
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.readiness import answers_ok
-from palaver.stack.redis_server import RedisServer
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
+from features.stack.readiness import answers_ok
+from features.stack.redis_server import RedisServer
 from tests.waiting import eventually
 
 _READY_WITHIN: Final = 30.0

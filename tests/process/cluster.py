@@ -19,12 +19,12 @@ import orjson
 import redis
 
 from deploy.check import logins
+from features.stack.child import ChildCommand
+from features.stack.plan import COMMANDS
+from features.stack.ports import Ports, free_port
+from features.stack.stack import Stack
 from palaver.config.settings import Settings
 from palaver.schemas.models import Run
-from palaver.stack import Ports, Stack
-from palaver.stack.child import ChildCommand
-from palaver.stack.plan import COMMANDS
-from palaver.stack.ports import free_port
 from palaver.store import Store
 from palaver.store.reading.events import StoredEvent
 from tests.checkers import CHECKERS

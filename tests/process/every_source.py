@@ -17,9 +17,9 @@ from uuid import uuid4
 
 import pytest
 
-from palaver.stack.plan import COMMANDS
-from palaver.stack.ports import free_port
-from palaver.stack.redis_server import RedisServer
+from features.stack.plan import COMMANDS
+from features.stack.ports import free_port
+from features.stack.redis_server import RedisServer
 from palaver.store.reading.events import StoredEvent
 from tests.pages import ROOT
 from tests.process import deed_stdio, deeds

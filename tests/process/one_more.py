@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from features.stack.child import ChildCommand
+from features.stack.plan import COMMANDS
+from features.stack.readiness import answers_ok
 from palaver.config.roles import command
-from palaver.stack.child import ChildCommand
-from palaver.stack.plan import COMMANDS
-from palaver.stack.readiness import answers_ok
 from tests.process.cluster import Cluster
 
 

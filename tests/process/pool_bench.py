@@ -16,9 +16,9 @@ from typing import Any
 import redis
 from celery import Celery
 
+from features.stack.child import ChildCommand
+from features.stack.redis_server import RedisServer
 from palaver.delivery.deliveries import QUEUE_NAMES, queue
-from palaver.stack.child import ChildCommand
-from palaver.stack.redis_server import RedisServer
 from tests.process.rabbitmq import RabbitServer
 from tests.waiting import PATIENCE, eventually
 from workers.broker.transport import broker_settings

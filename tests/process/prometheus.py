@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import free_port
-from palaver.stack.readiness import answers_ok
+from features.stack.child import ChildCommand
+from features.stack.ports import free_port
+from features.stack.readiness import answers_ok
 
 PROGRAM: Final = shutil.which("prometheus")
 _CONFIG: Final = """

@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.readiness import accepts
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
+from features.stack.readiness import accepts
 from tests.waiting import eventually
 
 _PROGRAMS = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"), Path("/opt/homebrew/sbin/rabbitmq-server"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from tests.process.cluster import Cluster
 from tests.redis_cluster import RedisCluster
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from celery import Celery
 
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.waiting import eventually
 

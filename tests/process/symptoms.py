@@ -13,7 +13,7 @@ import httpx
 import pytest
 import redis
 
-from palaver.stack.ports import free_port
+from features.stack.ports import free_port
 from palaver.store.redis import keys
 from tests.process.descriptors import starved
 from tests.process.one_more import one_more

@@ -27,9 +27,9 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 from deploy.check import logins
 from deploy.check.kit import ROOT
 from features.schedules.schedules import Schedules
+from features.stack.ports import free_port
 from palaver.delivery.deliveries import QUEUE_NAMES, transport_options
 from palaver.schemas.models import Run, Submission
-from palaver.stack.ports import free_port
 from palaver.store import Store
 from palaver.store.redis import fleet_keys
 from palaver.store.redis.reach import Reach, within

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 import redis
 
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from tests.process.cluster import Cluster
 from tests.process.inputs import soon
 from tests.waiting import PATIENCE, eventually

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pytest
 
+from features.stack.redis_server import RedisServer
 from palaver.config.variables import DIALECTS
 from palaver.feature import GROUP, Feature, features
-from palaver.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.process.test_wheel import outside
 from tests.waiting import PATIENCE
@@ -191,11 +191,11 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     for beginnings in _PATHS.values():
         assert all(any(path.startswith(beginning) for path in whole["paths"]) for beginning in beginnings)
     assert whole["sources"] == ["celery", "http", "mcp"]
-    assert {line.split()[0] for line in whole["help"] if line} > {"batch", "schedules", "store", "webhooks"}
+    assert {line.split()[0] for line in whole["help"] if line} > {"batch", "schedules", "store", "up", "webhooks"}
     assert {*whole["codes"]} > {"schedules_full", "batch_offset", "webhook_of_file"}
     assert {*whole["limits"]} > {"batch_cells", "foreign_token", "http_answer", "mcp_body", "schedules", "webhook_kept"}
     assert {*whole["metrics"]} > {"palaver_schedule_ticks_total", "palaver_webhook_pending"}
     assert {*whole["groups"]} > {"batches", "schedules", "webhooks"}
     assert {*whole["pages"]} > {"/console/batches", "/console/schedules", "/console/webhooks"}
-    assert {*whole["variables"]} > {"PALAVER_COPY_FROM"}
+    assert {*whole["variables"]} > {"PALAVER_COPY_FROM", "PALAVER_DATA_DIR"}
     assert {*whole["telling"]} >= {"settle", "sweep"}

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import pytest
 
-from palaver.stack.ports import free_port
+from features.stack.ports import free_port
 from palaver.store.redis import keys
 from tests.browser import Page, needs_chromium, page
 from tests.pages import ROOT

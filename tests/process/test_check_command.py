@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.check import logins
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.waiting import PATIENCE
 

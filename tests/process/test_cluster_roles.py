@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from deploy.check import logins
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.redis_server import RedisServer
+from features.stack.ports import HOST, free_port
+from features.stack.redis_server import RedisServer
 from tests.process.cluster import Cluster
 from tests.process.test_check_command import run as check
 from tests.process.test_role_commands import begun, refused

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from features.stack.ports import HOST
 from palaver.config.settings import Settings
-from palaver.stack.ports import HOST
 from palaver.store.redis.cluster.client import ClusterClient
 from palaver.store.server.preflight import Preflight
 from palaver.vocabulary.ids import all_shards

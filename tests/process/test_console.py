@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from palaver.stack.ports import free_port
+from features.stack.ports import free_port
 from tests.browser import needs_chromium
 from tests.process.cluster import Cluster
 from tests.process.consoles import KEY, TEXT, Console, serving, tab_at

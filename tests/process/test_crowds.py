@@ -12,9 +12,9 @@ from typing import Final
 import httpx
 import pytest
 
+from features.stack.ports import free_port
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Message, Submission
-from palaver.stack.ports import free_port
 from palaver.steps.leases import Delta, Lease
 from palaver.steps.verdicts import Finish
 from palaver.store import Store

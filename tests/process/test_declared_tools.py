@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from palaver.store.reading.events import StoredEvent
 from tests.process.cluster import Cluster
 from tests.process.shop_workers import Shop

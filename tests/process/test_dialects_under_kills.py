@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.zygote import Forked, Zygote, start_all

@@ -17,7 +17,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from palaver.stack.ports import VARIABLES, Ports, free_port
+from features.stack.ports import VARIABLES, Ports, free_port
 from palaver.store.redis import keys
 from tests.browser import Page, browser, needs_chromium, page
 from tests.pages import ROOT

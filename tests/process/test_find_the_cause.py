@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from tests.pages import ROOT, blocks_of
 from tests.process.clocks import COMPILER, Clocks
 from tests.process.cluster import Cluster

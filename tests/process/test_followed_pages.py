@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pytest
 
-from palaver.stack.ports import VARIABLES, Ports
+from features.stack.ports import VARIABLES, Ports
 from tests.pages import ROOT, Memory, blocks, blocks_of, commands, files
 from tests.process.attentive_model import attentive_model
 from tests.waiting import eventually

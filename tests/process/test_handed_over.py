@@ -17,9 +17,9 @@ from typing import Final
 
 import pytest
 
-from palaver.stack.child import dying_with_parent
-from palaver.stack.ports import HOST
-from palaver.stack.redis_server import RedisServer
+from features.stack.child import dying_with_parent
+from features.stack.ports import HOST
+from features.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.waiting import eventually
 

@@ -15,7 +15,7 @@ from typing import Final
 import httpx
 import pytest
 
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 from tests.process.api_alone import ApiAlone, Beside, api_alone
 from tests.process.cluster import Cluster
 from tests.process.neighbour import neighbour_of, spread

@@ -22,13 +22,13 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from deploy.check import logins
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
+from features.stack.readiness import answers_ok
+from features.stack.redis_server import RedisServer
 from palaver import Palaver
 from palaver.client import Unauthorized
 from palaver.config.settings import Settings
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.readiness import answers_ok
-from palaver.stack.redis_server import RedisServer
 from palaver.store.redis import access_keys
 from tests.process.typed import palaver
 from tests.waiting import PATIENCE, eventually

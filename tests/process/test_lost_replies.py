@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.seeds import seeded
 from tests.process.checks import check

@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 import redis
 
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.stack.redis_server import RedisServer
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight
 from tests.process.cluster import Cluster

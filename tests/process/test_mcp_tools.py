@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from palaver.stack.ports import free_port
+from features.stack.ports import free_port
 from tests.pages import ROOT
 from tests.process.checks import check
 from tests.process.cluster import Cluster

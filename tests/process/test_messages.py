@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from palaver.fake_provider.thoughts import redacted, signature
+from features.fake_provider.thoughts import redacted, signature
 from palaver.schemas.models import Run
 from tests.process.cluster import Cluster, stream
 from tests.process.faults.row import words

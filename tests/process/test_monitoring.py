@@ -17,8 +17,8 @@ import pytest
 from deploy.check.kit import Kit
 from deploy.check.monitoring import ask, rules
 from deploy.grafana.panels import AS_WORKERS_SEE, queries
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import free_port
+from features.stack.child import ChildCommand
+from features.stack.ports import free_port
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
 from tests.process.prometheus import PROGRAM, Prometheus

@@ -15,7 +15,7 @@ import httpx
 import openai
 import pytest
 
-from palaver.stack.ports import free_port
+from features.stack.ports import free_port
 from palaver.store.redis import keys
 from tests.process.checks import check
 from tests.process.cluster import Cluster

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.stack.plan import COMMANDS
+from features.stack.plan import COMMANDS
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.waiting import eventually

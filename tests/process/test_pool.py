@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from palaver.stack.child import ChildCommand
-from palaver.stack.redis_server import RedisServer
+from features.stack.child import ChildCommand
+from features.stack.redis_server import RedisServer
 from tests.process.pool_bench import Bench, exit_code
 from tests.waiting import eventually
 

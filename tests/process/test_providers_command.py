@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
-from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from tests.model_server import ModelServer
 from tests.process.typed import palaver

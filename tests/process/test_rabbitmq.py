@@ -16,9 +16,9 @@ from celery import Celery
 from kombu.connection import Connection
 from kombu.exceptions import OperationalError
 
+from features.stack.ports import free_port
+from features.stack.redis_server import RedisServer
 from palaver.delivery.deliveries import Publisher
-from palaver.stack.ports import free_port
-from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery
 from palaver.vocabulary.step_kinds import KIND_OF, WINDOW, StepKind
 from tests.process.broker import ON_RABBITMQ

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.stack.ports import HOST
+from features.stack.ports import HOST
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
 from tests.chaos.zygote import Forked, Zygote, start_all, zygotes_of

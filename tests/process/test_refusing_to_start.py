@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
+from features.stack.redis_server import RedisServer
 from palaver.config.exits import EX_CONFIG
 from palaver.config.roles import ROLES, command
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.redis_server import RedisServer
 
 pytestmark = pytest.mark.process
 

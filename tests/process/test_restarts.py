@@ -17,7 +17,7 @@ import redis
 from deploy.check import logins
 from deploy.check.kit import Kit
 from deploy.check.restarts import OTHERS, programs, restarts
-from palaver.stack.redis_server import VARIABLE, RedisServer
+from features.stack.redis_server import VARIABLE, RedisServer
 from tests.chaos.load import Load
 from tests.chaos.power import Power
 from tests.chaos.report import record, server_name

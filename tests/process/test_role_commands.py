@@ -16,12 +16,12 @@ from typing import Final
 import httpx
 import pytest
 
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
+from features.stack.readiness import accepts, answers_ok
+from features.stack.redis_server import RedisServer
 from palaver.config.roles import ROLES
 from palaver.processes.process_tree import below
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.readiness import accepts, answers_ok
-from palaver.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.process.warm import cold_starts
 from tests.processes import gone

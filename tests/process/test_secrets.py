@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from deploy.check import logins
-from palaver.stack.plan import COMMANDS
+from features.stack.plan import COMMANDS
 from tests.process import telling_tools
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.stack.child import ChildCommand
-from palaver.stack.plan import COMMANDS
-from palaver.stack.ports import free_port
-from palaver.stack.readiness import answers_ok
+from features.stack.child import ChildCommand
+from features.stack.plan import COMMANDS
+from features.stack.ports import free_port
+from features.stack.readiness import answers_ok
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
 from tests.waiting import eventually

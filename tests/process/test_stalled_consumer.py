@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from palaver.stack.child import ChildCommand
+from features.stack.child import ChildCommand
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from features.stack.redis_server import RedisServer
 from features.store_copy.parts import StorePart, part_of
 from palaver.config.settings import Settings
-from palaver.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
 from tests.redis_cluster import RedisCluster

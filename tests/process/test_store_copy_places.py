@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from features.stack.ports import HOST
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
-from palaver.stack.ports import HOST
-from palaver.stack.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.pages import ROOT
 from tests.process.test_tls import certificate

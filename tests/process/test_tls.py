@@ -14,9 +14,9 @@ import pytest
 from flower.utils.broker import Broker
 from redis.exceptions import RedisError
 
-from palaver.stack.errors import StackError
-from palaver.stack.redis_server import RedisServer
-from palaver.stack.stack import Stack
+from features.stack.errors import StackError
+from features.stack.redis_server import RedisServer
+from features.stack.stack import Stack
 from palaver.steps.leases import Delivery
 from palaver.steps.wire import in_redis
 from palaver.store.fleet.queue_lists import QueueLists

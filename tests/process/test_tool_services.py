@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from palaver.stack.ports import free_port
+from features.stack.ports import free_port
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.watching import celery_events

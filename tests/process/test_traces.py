@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from features.stack.child import ChildCommand
+from features.stack.plan import COMMANDS
 from palaver.config.exits import EX_CONFIG
 from palaver.schemas.models import Run
-from palaver.stack.child import ChildCommand
-from palaver.stack.plan import COMMANDS
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.otlp import LATE, Receiver, Span

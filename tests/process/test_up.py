@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from features.stack.ports import VARIABLES, Ports
 from palaver.processes.process_tree import below
 from palaver.schemas.models import Run
-from palaver.stack import Ports
-from palaver.stack.ports import VARIABLES
 from tests.processes import gone
 from tests.waiting import eventually
 

@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from deploy.check import logins
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
-from palaver.stack.redis_server import RedisServer
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight
 from tests.pages import ROOT

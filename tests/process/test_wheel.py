@@ -24,11 +24,10 @@ import httpx
 import pytest
 
 from deploy.lock import STACK, pins
+from features.stack.ports import VARIABLES, Ports
 from palaver import Palaver
 from palaver.events import MessageDelta, StepStarted
 from palaver.processes.process_tree import below
-from palaver.stack import Ports
-from palaver.stack.ports import VARIABLES
 from palaver.version import __version__
 from tests.pages import ROOT
 from tests.processes import gone
@@ -132,7 +131,7 @@ def test_the_wheel_has_every_module_under_one_name_and_nothing_else(wheel: Path)
 def test_the_wheel_answers_as_a_provider_and_has_no_judge(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".py")}
-    assert "palaver/fake_provider/server.py" in texts
+    assert "palaver/features/fake_provider/server.py" in texts
     assert not [name for name in texts if name.startswith("palaver/testing/")]
     assert not [name for name, text in texts.items() if "LedgerEntry" in text or "tests.model_server" in text]
 

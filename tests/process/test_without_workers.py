@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.stack.plan import COMMANDS
+from features.stack.plan import COMMANDS
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process

@@ -13,10 +13,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from features.stack.child import ChildCommand
+from features.stack.plan import COMMANDS
+from features.stack.ports import HOST, free_port
 from palaver.config.exits import EX_UNAVAILABLE
-from palaver.stack.child import ChildCommand
-from palaver.stack.plan import COMMANDS
-from palaver.stack.ports import HOST, free_port
 from tests.process.cluster import Cluster
 from tests.waiting import PATIENCE, eventually
 

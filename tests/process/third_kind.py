@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from palaver.stack.plan import COMMANDS
+from features.stack.plan import COMMANDS
 from tests.process import warm
 from tests.process.cluster import Cluster
 from tests.waiting import eventually

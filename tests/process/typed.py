@@ -28,7 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Final, NoReturn
 
-from palaver.stack.child import dying_with_parent
+from features.stack.child import dying_with_parent
 from tests.pages import ROOT
 
 _ASKS: Final = f"""\

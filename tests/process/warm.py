@@ -27,8 +27,8 @@ from typing import IO, Any, Final, NoReturn
 
 import pytest
 
+from features.stack.child import ChildCommand, Spawned, dying_with_parent
 from palaver.config.settings import Settings, settings
-from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
 from tests import once
 from tests.pages import ROOT
 from tests.processes import fork_session, write_to

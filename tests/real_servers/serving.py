@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from palaver.stack.child import ChildCommand
-from palaver.stack.readiness import answers_ok
+from features.stack.child import ChildCommand
+from features.stack.readiness import answers_ok
 
 INSTALLED: Final = Path(sys.prefix) / "servers" / "bin"
 """Where ``make check-servers`` installs their commands."""

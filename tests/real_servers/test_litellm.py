@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
+from features.stack.child import ChildCommand
+from features.stack.ports import HOST, free_port
 from palaver.schemas.models import Run
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, free_port
 from tests.checkers import CHECKERS
 from tests.process.cluster import Cluster, stream
 from tests.real_servers.serving import needed, serving, started_again

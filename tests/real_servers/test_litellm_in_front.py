@@ -10,7 +10,7 @@ from typing import Any, Final
 import openai
 import pytest
 
-from palaver.stack.ports import HOST, free_port
+from features.stack.ports import HOST, free_port
 from tests.process.cluster import Cluster
 from tests.real_servers.serving import needed, serving
 from tests.waiting import eventually

@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from palaver.stack.ports import HOST, free_port
+from features.stack.ports import HOST, free_port
 from tests.checkers import CHECKERS
 from tests.process.cluster import Cluster, stream
 from tests.real_servers.serving import needed, run_there, serving

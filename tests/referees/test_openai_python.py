@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from palaver.fake_provider import FakeProvider
+from features.fake_provider.server import FakeProvider
 from tests.process.cluster import Cluster
 from tests.referees.openai_agents import served
 from tests.referees.openai_python import PACKAGES

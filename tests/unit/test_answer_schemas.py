@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from palaver.fake_provider.requests import InvalidRequest
+from features.fake_provider.requests import InvalidRequest
 from palaver.schemas.answer_schemas import NotTaken, fitted
 from palaver.schemas.grammars import CLAUDE, STRICT, Grammar
 from palaver.schemas.json_schemas import misfits

@@ -12,11 +12,11 @@ import pytest
 from kombu.connection import Connection
 from kombu.transport.memory import Transport
 
+from features.stack.ports import free_port
 from palaver.config.brokers import kombu_url, tls_options
 from palaver.delivery.deliveries import QUEUE_NAMES, QUEUES, Publisher, queue, transport_options
 from palaver.delivery.publishing import LoopPublisher
 from palaver.errors import ConfigurationError
-from palaver.stack.ports import free_port
 from palaver.steps.leases import Delivery
 from tests.unit.api_world import BODY, assert_problem, world
 

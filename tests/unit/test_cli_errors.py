@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.stack.ports import free_port
+from features.stack.ports import free_port
 from tests.command_line import RUN, CommandResult
 from tests.scripted_api import RUN_ID, Reply, ScriptedAPI, problem
 

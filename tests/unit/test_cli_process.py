@@ -15,7 +15,7 @@ from typing import IO
 
 import pytest
 
-from palaver.stack.redis_server import RedisServer
+from features.stack.redis_server import RedisServer
 from tests.command_line import EVENTS, RUN, RUNS, TURN
 from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, run_object, stream
 from tests.waiting import PATIENCE, eventually

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.demo import forget_settings
+from features.stack.ports import Ports
+from features.stack.stack import Stack
+from features.stack.up import keys_that_lack, main, model_to_try, welcome
 from palaver.cli.app import app
-from palaver.cli.up import keys_that_lack, model_to_try, welcome
 from palaver.config.roles import ROLES
 from palaver.errors import ConfigurationError
-from palaver.stack import Stack
-from palaver.stack.ports import Ports
 from palaver.version import __version__
 
 Typed = Callable[..., tuple[int, str]]
@@ -51,12 +51,14 @@ def test_without_the_server_it_says_what_to_install(typed: Typed, monkeypatch: p
 
 
 def test_a_file_of_providers_that_cannot_be_used_is_named(
-    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "providers.toml"
     file.write_text("[providers]\n")
     monkeypatch.setenv("PALAVER_PROVIDERS", str(file))
-    assert typed("up") == (78, f"palaver: PALAVER_PROVIDERS: {file} has no [providers.NAME]\n")
+    with pytest.raises(SystemExit, match="78"):
+        main()
+    assert capfd.readouterr().err == f"palaver: PALAVER_PROVIDERS: {file} has no [providers.NAME]\n"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.stack.ports import free_port
+from features.stack.ports import free_port
 from tests.command_line import EVENTS, RUN, RUNS, TURN, CommandResult
 from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, problem, run_object, stream
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from features.stack.ports import free_port
 from palaver.client import AsyncPalaver, ConnectionFailed, Palaver
 from palaver.client.environment import authorities_for, proxy_for
 from palaver.errors import ConfigurationError
-from palaver.stack.ports import free_port
 from tests.both_clients import RUN, Call, both_clients
 from tests.command_line import CommandResult
 from tests.scripted_api import COMPLETED, RUN_ID, ScriptedAPI, answer

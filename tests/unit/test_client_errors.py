@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from api.http.problems import CODES
+from features.stack.ports import free_port
 from palaver.client import (
     APIError,
     ClientError,
@@ -21,7 +22,6 @@ from palaver.client import (
     backoff,
 )
 from palaver.errors import PalaverError
-from palaver.stack.ports import free_port
 from tests.both_clients import RUN, Call, async_client, both_clients
 from tests.scripted_api import RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
 

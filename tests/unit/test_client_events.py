@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from features.stack.ports import free_port
 from palaver.client import APIError, ConnectionFailed
 from palaver.events import UnknownEvent
-from palaver.stack.ports import free_port
 from tests.both_clients import EVENTS, RUN, Call, async_client, both_clients
 from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, newer_frame, problem, stream
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from features.stack.ports import free_port
 from palaver.client import APIError, Conflict, NotFound, RunFailed, Unauthorized, Unprocessable, WaitTimeout
-from palaver.stack.ports import free_port
 from tests.both_clients import RUN, RUNS, Call, async_client, both_clients
 from tests.scripted_api import COMPLETED, FAILED, RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
 

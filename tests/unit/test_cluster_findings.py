@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from deploy.check import logins
+from features.stack.ports import HOST, free_port
+from features.stack.redis_server import RedisServer
 from palaver.config.server_lists import HostPort
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.stack.ports import HOST, free_port
-from palaver.stack.redis_server import RedisServer
 from palaver.store.server.cluster_findings import merged
 from palaver.store.server.findings import Finding
 from palaver.store.server.needs import Role

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.fake_provider import FakeProvider
-from palaver.fake_provider.apis import APIS
+from features.fake_provider.apis import APIS
+from features.fake_provider.server import FakeProvider
 from tests.model_server import ModelServer
 from tests.model_server.judge import read
 from tests.pages import ROOT
@@ -89,6 +89,6 @@ def test_a_conversation_has_one_digest_whichever_api_it_comes_by() -> None:
 
 @pytest.mark.process
 def test_the_product_imports_no_judge() -> None:
-    program = "import sys, palaver.fake_provider; print([name for name in sys.modules if name.startswith('tests')])"
+    program = "import sys, features.fake_provider.server; print([each for each in sys.modules if 'tests' in each[:5]])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -18,11 +18,9 @@ pytestmark = pytest.mark.process
 _CELERY: Final = "import workers.__main__, celery.bin.worker, celery.apps.worker, celery.worker.consumer"
 PROGRAMS: Final[Mapping[str, str]] = {
     "up": """
-import sys, palaver.cli
-sys.argv = ["palaver", "up"]
-palaver.cli._command()
-palaver.cli.up.model_to_try(None)
-import palaver.config.secret_files, palaver.stack.supervision, palaver.config.exits""",
+import features.stack.up, features.stack.plan
+features.stack.up.model_to_try(None)
+features.stack.plan._provider()""",
     "api": "import api.__main__",
     "tools worker": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nimport workers.models.model",
     "flower": "import workers.__main__, flower.command, workers.broker.celery_app",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from palaver.fake_provider.exchanges import RefusedRequest
-from palaver.fake_provider.signed import PROVIDERS, Made, made
+from features.fake_provider.exchanges import RefusedRequest
+from features.fake_provider.signed import PROVIDERS, Made, made
 from tests.model_server.signed import check
 
 CALLS = [("a", "f", "{}"), ("b", "f", "{}")]

@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from deploy.check import logins
+from features.stack.ports import free_port
+from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.stack.ports import free_port
-from palaver.stack.redis_server import RedisServer
 from palaver.store.server.findings import Finding, judge
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight

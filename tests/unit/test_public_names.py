@@ -140,7 +140,7 @@ def test_the_command_without_its_extra_says_what_to_install() -> None:
 
 @pytest.mark.parametrize(
     ("module", "extra"),
-    [("palaver.delivery.deliveries", "palaver[server]"), ("palaver.fake_provider", "palaver[testing]")],
+    [("palaver.delivery.deliveries", "palaver[server]"), ("features.fake_provider.server", "palaver[testing]")],
 )
 def test_a_module_without_its_extra_says_what_to_install(module: str, extra: str) -> None:
     done = in_the_base_install(f"import {module}")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from palaver.stack.ports import HOST, free_port, port_is_free
-from palaver.stack.redis_server import VARIABLE, RedisServer, RedisServerError, find_server
+from features.stack.ports import HOST, free_port, port_is_free
+from features.stack.redis_server import VARIABLE, RedisServer, RedisServerError, find_server
 from tests.processes import gone
 from tests.waiting import eventually
 
@@ -183,7 +183,7 @@ def test_a_free_port_is_outside_the_range_of_outgoing_connections() -> None:
 def test_the_server_dies_with_a_starter_that_is_killed(tmp_path: Path) -> None:
     program = (
         "import pathlib, signal, sys\n"
-        "from palaver.stack.redis_server import RedisServer\n"
+        "from features.stack.redis_server import RedisServer\n"
         "server = RedisServer(data_dir=pathlib.Path(sys.argv[1]))\n"
         "server.start()\n"
         "print(server.pid, flush=True)\n"
@@ -202,7 +202,7 @@ def test_the_command_runs_until_it_is_told_to_stop(tmp_path: Path, ending: signa
     command = [
         sys.executable,
         "-m",
-        "palaver.stack.redis_server",
+        "features.stack.redis_server",
         "--port",
         str(free_port()),
         "--dir",

@@ -17,12 +17,13 @@ import httpx
 import pytest
 import redis
 
+from features.stack.errors import StackError
+from features.stack.plan import COMMANDS, Plan
+from features.stack.ports import HOST, Ports
+from features.stack.stack import Stack
+from features.stack.supervision import LONGEST_DELAY, Supervisor
 from palaver.config.exits import EX_CONFIG
 from palaver.config.roles import ROLES
-from palaver.stack import Ports, Stack, StackError
-from palaver.stack.plan import COMMANDS, Plan
-from palaver.stack.ports import HOST
-from palaver.stack.supervision import LONGEST_DELAY, Supervisor
 from tests.pages import ROOT
 from tests.processes import gone
 from tests.waiting import PATIENCE, eventually
@@ -199,6 +200,12 @@ def test_a_data_directory_has_one_stack(tmp_path: Path) -> None:
         ):
             pass
         assert len(first.pids("redis")) == 1
+
+
+def test_without_the_feature_that_plays_the_model_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("features.stack.plan.features", dict)
+    with pytest.raises(StackError, match="there is no feature fake_provider"):
+        Stack(tmp_path).up()
 
 
 def test_a_count_for_what_has_no_command_is_refused(tmp_path: Path, commands: Commands) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver.fake_provider.requests import InvalidRequest
+from features.fake_provider.requests import InvalidRequest
 from palaver.schemas.json_schemas import misfits
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName

@@ -1,4 +1,4 @@
-"""What providers send, in the form that `[[raw {...}]]` takes (palaver.fake_provider)."""
+"""What providers send, in the form that `[[raw {...}]]` takes (features.fake_provider)."""
 
 from __future__ import annotations
 

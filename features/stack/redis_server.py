@@ -6,7 +6,7 @@
 The server refuses writes rather than evicting, and dies with the process that started it (on Linux), so a killed test
 run leaves nothing behind. Over `kill()` and `start()` it keeps what it answered, as far as its `appendfsync` goes: with
 `everysec` a server answers ahead of its file while a sync is under way, with `no` and `always` never.
-From a shell: `python -m palaver.stack.redis_server --port 6390 --dir DIR`.
+From a shell: `python -m palaver.features.stack.redis_server --port 6390 --dir DIR`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from palaver.stack.child import dying_with_parent
-from palaver.stack.ports import HOST, free_port, port_is_free
+from .child import dying_with_parent
+from .ports import HOST, free_port, port_is_free
 
 VARIABLE = "PALAVER_TEST_REDIS_SERVER"
 """Names the server program, to try another one than is found first."""
@@ -283,7 +283,7 @@ def _answers(port: int, pid: int, login: tuple[str, str] | None) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a server in the foreground until SIGINT or SIGTERM, or until it exits by itself."""
-    parser = argparse.ArgumentParser(prog="python -m palaver.stack.redis_server", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.redis_server", description=main.__doc__)
     parser.add_argument("--port", type=int, help="port on 127.0.0.1 (default: a free one)")
     parser.add_argument("--dir", type=Path, help="data directory (default: a temporary one)")
     options = parser.parse_args(argv)

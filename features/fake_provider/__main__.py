@@ -1,4 +1,4 @@
-"""`python -m palaver.fake_provider`: the provider as a process, until SIGINT or SIGTERM."""
+"""`python -m palaver.features.fake_provider`: the provider as a process, until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import signal
 
-from palaver.fake_provider import FakeProvider
+from .server import FakeProvider
 
 
 def arguments(program: str, description: str) -> argparse.ArgumentParser:
@@ -34,7 +34,7 @@ async def _serve(provider: FakeProvider) -> None:
 
 def main() -> None:
     """Read the arguments and serve."""
-    parser = arguments("python -m palaver.fake_provider", "A scriptable provider of models.")
+    parser = arguments(f"python -m {__package__}", "A scriptable provider of models.")
     run(FakeProvider(**vars(parser.parse_args())))
 
 

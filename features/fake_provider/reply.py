@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from palaver.fake_provider import arguments
-from palaver.fake_provider.grammar import ModelScript, ScriptedFault
-from palaver.fake_provider.requests import Chat, InvalidRequest
-from palaver.fake_provider.signed import Made, made
+from . import arguments
+from .grammar import ModelScript, ScriptedFault
+from .requests import Chat, InvalidRequest
+from .signed import Made, made
 
 WORD = re.compile(r"\s*\S+|\s+\Z")
 UNKNOWN_TOOL = "no_such_tool"

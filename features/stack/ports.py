@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from palaver.config.roles import port_number
-from palaver.stack.errors import StackError
+
+from .errors import StackError
 
 HOST = "127.0.0.1"
 

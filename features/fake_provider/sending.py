@@ -12,8 +12,8 @@ from typing import NoReturn
 from aiohttp import web
 from multidict import CIMultiDict
 
-from palaver.fake_provider.exchanges import Exchange
-from palaver.fake_provider.wire import Event
+from .exchanges import Exchange
+from .wire import Event
 
 JSON = "application/json"
 SSE = "text/event-stream"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from palaver.fake_provider import faults, messages_wire, requests, responses_wire, wire
-from palaver.fake_provider.grammar import ModelScript
-from palaver.fake_provider.reply import Reply
-from palaver.fake_provider.requests import Chat
+from . import faults, messages_wire, requests, responses_wire, wire
+from .grammar import ModelScript
+from .reply import Reply
+from .requests import Chat
 
 
 class ProviderApi(Protocol):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.fake_provider.digests import blocks_of, of_items, of_messages, size, words
+from .digests import blocks_of, of_items, of_messages, size, words
 
 OPAQUE_FIELDS: Final = frozenset({"reasoning_content", "reasoning", "reasoning_details", "extra_content"})
 """Fields that a provider may want back with a message that it made, or with a call."""

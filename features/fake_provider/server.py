@@ -10,14 +10,17 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-import orjson
-from aiohttp import web
+try:
+    import orjson
+    from aiohttp import web
+except ImportError as error:
+    raise ImportError("the fake provider needs aiohttp and orjson: pip install 'palaver[testing]'") from error
 
-from palaver.fake_provider import wire
-from palaver.fake_provider.apis import APIS
-from palaver.fake_provider.completions import Completions
-from palaver.fake_provider.exchanges import Exchanges, Nobody, Observer
-from palaver.fake_provider.grammar import known
+from . import wire
+from .apis import APIS
+from .completions import Completions
+from .exchanges import Exchanges, Nobody, Observer
+from .grammar import known
 
 BACKLOG = 4096
 """Connections that may wait to be accepted: a bench opens its connections all at once."""

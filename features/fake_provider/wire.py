@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.grammar import ModelScript
-from palaver.fake_provider.reply import Call, Reply
+from .grammar import ModelScript
+from .reply import Call, Reply
 
 DONE = b"data: [DONE]\n\n"
 

@@ -8,14 +8,14 @@ from itertools import islice
 
 from aiohttp import web
 
-from palaver.fake_provider import raw
-from palaver.fake_provider.apis import ProviderApi
-from palaver.fake_provider.exchanges import Exchange, Exchanges, Observer, RefusedRequest
-from palaver.fake_provider.faults import HTML, waits
-from palaver.fake_provider.grammar import ModelScript, ScriptedFault, UnknownModel, parse
-from palaver.fake_provider.reply import Reply, compose
-from palaver.fake_provider.requests import Chat, InvalidRequest
-from palaver.fake_provider.sending import SSE, AnswerSender
+from . import raw
+from .apis import ProviderApi
+from .exchanges import Exchange, Exchanges, Observer, RefusedRequest
+from .faults import HTML, waits
+from .grammar import ModelScript, ScriptedFault, UnknownModel, parse
+from .reply import Reply, compose
+from .requests import Chat, InvalidRequest
+from .sending import SSE, AnswerSender
 
 ERRORS = ("errorchunk", "overloaded")
 """Faults that are errors in the middle of an answer."""

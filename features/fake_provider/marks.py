@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from palaver.fake_provider.requests import InvalidRequest
+from .requests import InvalidRequest
 
 
 def written(last_user: str, name: str) -> str | None:

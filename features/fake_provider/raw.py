@@ -8,8 +8,8 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from palaver.fake_provider.marks import written_object
-from palaver.fake_provider.requests import InvalidRequest
+from .marks import written_object
+from .requests import InvalidRequest
 
 Then = Literal["close", "reset", "hang"]
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from aiohttp import web
 
-from palaver.fake_provider.grammar import ModelScript
-from palaver.fake_provider.requests import Chat
+from .grammar import ModelScript
+from .requests import Chat
 
 
 class RefusedRequest(Exception):

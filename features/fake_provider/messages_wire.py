@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.grammar import ModelScript
-from palaver.fake_provider.reply import Call, Reply
-from palaver.fake_provider.thoughts import CALLER, call_id, redacted, search, signature
-from palaver.fake_provider.wire import Event, grouped
+from .grammar import ModelScript
+from .reply import Call, Reply
+from .thoughts import CALLER, call_id, redacted, search, signature
+from .wire import Event, grouped
 
 STOPS = {
     "stop": "end_turn",

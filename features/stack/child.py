@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO, Final, Protocol
 
 from palaver.processes.process_tree import below, stopped
-from palaver.stack.errors import StackError
+
+from .errors import StackError
 
 # Sent to one process these would leave its own children working, or orphaned until they notice.
 _EXEC_DYING_WITH_PARENT: Final = """\

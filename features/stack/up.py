@@ -1,4 +1,4 @@
-"""``palaver up``: the whole of Palaver on this machine."""
+"""The program behind ``palaver up``: the parent of the whole of Palaver on this machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
-from palaver.config.roles import require_server, wait_for_redis
+from palaver.config.exits import refusing, written_out
+from palaver.config.roles import wait_for_redis
+from palaver.config.secret_files import secret_of
 from palaver.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from palaver.stack import Stack
+from .errors import StackError
+from .ports import Ports
+from .stack import Stack
+from .supervision import Supervisor
 
 _OFF: Final = frozenset({"0", "f", "false", "n", "no", "off"})
 """Values of a variable that say no, as settings read them."""
@@ -33,19 +37,8 @@ Ctrl-C stops everything; what was submitted stays in the data directory for the 
 """
 
 
-def up() -> None:
-    """Start all of it on this machine until Ctrl-C: the API, workers, Flower, a Redis and a model server to play with.
-
-    What ends is started again. PALAVER_PROVIDERS replaces the provider `fake`, PALAVER_REDIS_URL the Redis; ports and
-    the data directory are settings, too.
-    """
-    require_server("palaver up")
-    # Not at the top: what is on a server only, and on no Windows.
-    from palaver.config.exits import refusing
-    from palaver.config.secret_files import secret_of
-    from palaver.stack import Stack, StackError
-    from palaver.stack.supervision import Supervisor
-
+def main() -> None:
+    """Start all of it, and again what ends, until a signal. Raises SystemExit, with a sentence, if it cannot."""
     with refusing():
         to_try = model_to_try(os.environ.get("PALAVER_PROVIDERS"))
         lacks = keys_that_lack(os.environ.get("PALAVER_PROVIDERS"))
@@ -84,8 +77,6 @@ def welcome(
         "flower_url": stack.flower_url,
         "logs": stack.data_dir / "logs",
     }
-    from palaver.stack.ports import Ports
-
     more = "".join(
         f"  {variable} is not set: no worker asks {name}. Set it, and start again.\n"
         for name, variable in (lacks or {}).items()
@@ -134,3 +125,8 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    with written_out():
+        main()

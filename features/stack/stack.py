@@ -12,12 +12,13 @@ from types import TracebackType
 from typing import IO, Self
 
 from palaver.config.secret_files import secret_of
-from palaver.stack.child import ChildCommand
-from palaver.stack.errors import StackError
-from palaver.stack.plan import COMMANDS, FAKE_PROVIDER, Plan
-from palaver.stack.ports import HOST, Ports
-from palaver.stack.redis_server import RedisServer, RedisServerError
-from palaver.stack.supervision import Process
+
+from .child import ChildCommand
+from .errors import StackError
+from .plan import COMMANDS, Plan
+from .ports import HOST, Ports
+from .redis_server import RedisServer, RedisServerError
+from .supervision import Process
 
 
 class Stack:
@@ -28,8 +29,8 @@ class Stack:
             stack.start("worker")
 
     `ports`: free ones unless given. `processes`: how many of a kind to run; 1 unless given, 0 leaves it out.
-    `commands`: by kind, in place of those of the roles; `fake_provider`: that of `fake`, which takes a host and a
-    port. `redis_url`: a server to use instead of the embedded one.
+    `commands`: by kind, in place of those of the roles; `fake_provider`: that of `fake`, in place of the
+    feature's, which takes a host and a port. `redis_url`: a server to use instead of the embedded one.
     `environment`: added to this process's own; a PALAVER_PROVIDERS in it replaces the provider `fake`.
     `environments`: more, for single kinds. `redis_options`: of the embedded server's configuration; `redis_login`: the
     user and the password of this stack itself, where the server wants a login. `deadline`, `grace`: seconds until
@@ -51,7 +52,7 @@ class Stack:
         redis_options: Mapping[str, str] | None = None,
         redis_login: tuple[str, str] | None = None,
         redis_url: str | None = None,
-        fake_provider: Sequence[str] = FAKE_PROVIDER,
+        fake_provider: Sequence[str] | None = None,
         deadline: float = 60.0,
         grace: float = 20.0,
         report: Callable[[str], None] = lambda line: None,

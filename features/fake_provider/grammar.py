@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from palaver.fake_provider.signed import PROVIDERS
+from .signed import PROVIDERS
 
 STATUS = re.compile(r"[45]\d\d")
 ALWAYS = "*"

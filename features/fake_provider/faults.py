@@ -6,8 +6,8 @@ import math
 import time
 from email.utils import formatdate
 
-from palaver.fake_provider.grammar import ScriptedFault
-from palaver.fake_provider.wire import error
+from .grammar import ScriptedFault
+from .wire import error
 
 ERRORS: dict[str, tuple[int, str, str, str | None]] = {
     "400": (400, "The request was refused.", "invalid_request_error", None),

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.grammar import ModelScript
-from palaver.fake_provider.reply import Reply
-from palaver.fake_provider.thoughts import encrypted, response_call_id
-from palaver.fake_provider.wire import Event, error, grouped
+from .grammar import ModelScript
+from .reply import Reply
+from .thoughts import encrypted, response_call_id
+from .wire import Event, error, grouped
 
 CREATED = 1_760_000_000
 REASONS = {"length": "max_output_tokens", "window": "max_output_tokens", "content_filter": "content_filter"}

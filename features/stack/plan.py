@@ -12,13 +12,15 @@ from typing import Final
 
 from palaver.config.roles import ROLES
 from palaver.config.secret_files import SUFFIX
-from palaver.stack.child import ChildCommand
-from palaver.stack.ports import HOST, Ports
-from palaver.stack.readiness import accepts, answers_ok
+from palaver.feature import features
+
+from .child import ChildCommand
+from .errors import StackError
+from .ports import HOST, Ports
+from .readiness import accepts, answers_ok
 
 COMMANDS: Final[Mapping[str, Sequence[str]]] = {role: (sys.executable, "-m", "palaver.cli", role) for role in ROLES}
 """`palaver api`, `palaver worker`, …: what runs here is what runs on a server."""
-FAKE_PROVIDER: Final = (sys.executable, "-m", "palaver.fake_provider")
 _PROVIDERS: Final = '[providers.fake]\nbase_url = "http://{host}:{port}/v1"\n'
 """The fake provider, which needs no key."""
 
@@ -26,17 +28,19 @@ _PROVIDERS: Final = '[providers.fake]\nbase_url = "http://{host}:{port}/v1"\n'
 @dataclass(frozen=True)
 class Plan:
     """`commands` has one for each kind of process; `environment` wins over what the plan sets itself, and what
-    `environments` has for a kind over both. `fake_provider` is the command of that, which takes a host and a port."""
+    `environments` has for a kind over both. `fake_provider` is a command in the place of the feature's, which takes a
+    host and a port."""
 
     data_dir: Path
     ports: Ports
     commands: Mapping[str, Sequence[str]]
     environment: Mapping[str, str]
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    fake_provider: Sequence[str] = FAKE_PROVIDER
+    fake_provider: Sequence[str] | None = None
 
     def child(self, name: str, number: int, redis_url: str) -> ChildCommand:
-        """The `number`th process of `name`, a kind or `fake_provider`; not started yet."""
+        """The `number`th process of `name`, a kind or `fake_provider`; not started yet. Raises StackError without the
+        feature."""
         return ChildCommand(
             f"{name}-{number}",
             self._command(name),
@@ -52,7 +56,7 @@ class Plan:
     def _command(self, name: str) -> Sequence[str]:
         if name != "fake_provider":
             return self.commands[name]
-        return [*self.fake_provider, "--host", HOST, "--port", str(self.ports.fake_provider)]
+        return [*(self.fake_provider or _provider()), "--host", HOST, "--port", str(self.ports.fake_provider)]
 
     def _readiness(self, name: str) -> Callable[[ChildCommand], bool]:
         if name == "api":
@@ -96,3 +100,10 @@ class Plan:
         path = self.data_dir / "providers.toml"
         path.write_text(_PROVIDERS.format(host=HOST, port=self.ports.fake_provider))
         return path
+
+
+def _provider() -> Sequence[str]:
+    """The command of the feature that plays the model: a process of its own, which this feature does not import."""
+    if (feature := features().get("fake_provider")) is None:
+        raise StackError("there is no feature fake_provider, which plays the model")
+    return (sys.executable, "-m", feature.package)

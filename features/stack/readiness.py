@@ -7,7 +7,7 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
-from palaver.stack.ports import HOST
+from .ports import HOST
 
 
 def answers_ok(url: str) -> bool:

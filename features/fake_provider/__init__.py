@@ -1,10 +1,14 @@
-"""The provider `fake`, a scriptable one: it speaks OpenAI's chat completions and Responses, and Anthropic's Messages.
+"""The provider `fake`: a server for tests that answers, waits and fails as the name of the model says.
+
+It speaks OpenAI's chat completions and Responses, and Anthropic's Messages.
+
+    from palaver.features.fake_provider.server import FakeProvider
 
     with FakeProvider.running() as provider:
         run_my_agent(base_url=provider.base_url, model="tool-3+429-1@2")
 
-or as a process: `python -m palaver.fake_provider --port 9101 [--api-key KEY]`. It answers whatever it can read: it does
-not judge whether a real provider would have taken the request (an `observer` may).
+or as a process: `python -m palaver.features.fake_provider --port 9101 [--api-key KEY]`. It answers whatever it can
+read: it does not judge whether a real provider would have taken the request (an `observer` may).
 
 The answer is decided by the model name and the messages alone, so any number of conversations may use one
 server. A model name is directives joined by `+`, each `name[-arg…]`; a fault may end in `@k`: only at the
@@ -106,13 +110,8 @@ end of `room` is called `model_context_window_exceeded`.
 
 from __future__ import annotations
 
-try:
-    import aiohttp  # noqa: F401
-    import orjson  # noqa: F401
-except ImportError as error:
-    raise ImportError("the fake provider needs aiohttp and orjson: pip install 'palaver[testing]'") from error
+from typing import Final
 
-from palaver.fake_provider.grammar import UnknownModel
-from palaver.fake_provider.server import FakeProvider
+from palaver.feature import Feature
 
-__all__ = ["FakeProvider", "UnknownModel"]
+FEATURE: Final = Feature(__name__)

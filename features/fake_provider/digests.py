@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.fake_provider.thoughts import MADE
+from .thoughts import MADE
 
 _NUMBERED: Final = re.compile(r"_[0-9]+\Z")
 _MADE_CALL: Final = re.compile(r"call_[0-9a-f]{24}")

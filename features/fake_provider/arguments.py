@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.marks import written
+from .marks import written
 
 MAX_DEPTH = 8
 """A schema may refer to itself; below this depth a value is left empty."""
