@@ -212,7 +212,10 @@ def _outlives(environment: Path, tmp_path: Path, process: subprocess.Popen[str],
 def test_a_feature_of_another_distribution_is_at_work(environment: Path, tmp_path: Path) -> None:
     """Last: the environment has it from here on."""
     alone = ("--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
-    run(sys.executable, "-m", "pip", "--python", environment / "python", "install", "--quiet", *alone, TOY)
+    # Built here: an environment without a checkout has nothing to build with.
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", *alone, "--wheel-dir", tmp_path, TOY)
+    (made,) = tmp_path.glob("*.whl")
+    run(sys.executable, "-m", "pip", "--python", environment / "python", "install", "--quiet", *alone, made)
     with is_up(environment, tmp_path, PALAVER_TALLY_HIDDEN='["incomplete"]') as (_, ports):
         url = f"http://127.0.0.1:{ports.api}"
         program = "import runpy; runpy.run_path('test_tally.py')['test_each_end_is_counted']()"

@@ -11,4 +11,5 @@ FEATURE = Feature(
     routes="routes",
     metrics="store:METRICS",
     commands="commands:COMMANDS",
+    variables=("PALAVER_TALLY_HIDDEN",),
 )
