@@ -22,6 +22,7 @@ from palaver.store.scripting.additions import all_lua_files, all_scripts
 from palaver.store.scripting.assembly import lua_files
 from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.sides import StoreSide, sides
+from palaver.telemetry.metrics import counted
 from tests.pages import ROOT
 from tests.unit.api_world import SETTINGS, world
 from workers.sources import guests
@@ -94,6 +95,8 @@ def test_a_choice_that_does_not_fit_is_a_fault_of_the_settings(
 async def test_an_issuer_whose_tokens_no_feature_reads_is_a_fault_of_the_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Others of this process have these tables as they are made first.
+    counted()
     monkeypatch.setattr(feature, "features", dict)
     # None that others of this process would have.
     monkeypatch.setattr(scripts, "_sources", scripts._Sources)
