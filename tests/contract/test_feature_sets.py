@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import orjson
@@ -11,7 +11,7 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, NewerVersion, StaleLease
-from palaver.feature import features, seeing
+from palaver.feature import GROUP, seeing
 from palaver.store import Store
 from palaver.store.fleet import feature_set
 from palaver.store.fleet.feature_set import KeptFeature
@@ -77,16 +77,18 @@ async def test_what_is_dropped_holds_up_no_run(driver: StoreDriver, whole: Store
 async def test_a_process_keeps_its_own_and_says_what_it_lacks(
     driver: StoreDriver, redis: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def has(*names: str) -> None:
+        monkeypatch.setattr(feature_set, "features", lambda: dict.fromkeys(names))
+        monkeypatch.setattr(feature_set, "entries", lambda: {name: EntryPoint(name, "x:y", GROUP) for name in names})
+
+    has("one", "two")
     assert await driver.store.feature_set.lacking() == {}
-    kept = await driver.store.feature_set.kept()
-    assert set(kept) == set(features())
-    assert all(each.version for each in kept.values())
-    monkeypatch.setattr(feature_set, "features", lambda: {"schedules": None})
+    assert await driver.store.feature_set.kept() == {"one": KeptFeature("", False), "two": KeptFeature("", False)}
+    has("one")
     caplog.set_level(logging.WARNING, "palaver.features")
     for _ in range(2):
-        assert set(await driver.store.feature_set.lacking()) == set(kept) - {"schedules"}
-    (said,) = [record.getMessage() for record in caplog.records if "feature batches" in record.getMessage()]
-    assert "take it out of PALAVER_FEATURES, or, once no process has it, `palaver features drop batches`" in said
-    with pytest.raises(ConfigurationError, match="PALAVER_FEATURES=-schedules"):
-        await driver.store.feature_set.drop("schedules")
-    assert asdict(kept["schedules"])["sees_runs"] is False
+        assert set(await driver.store.feature_set.lacking()) == {"two"}
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "take it out of PALAVER_FEATURES, or, once no process has it, `palaver features drop two`" in said
+    with pytest.raises(ConfigurationError, match="PALAVER_FEATURES=-one"):
+        await driver.store.feature_set.drop("one")
