@@ -163,13 +163,18 @@ def brought(
 
 
 def with_rows(own: Mapping[str, R], part: Literal["limits", "metrics"]) -> Mapping[str, R]:
-    """Return rows of the core by their names, and each of features behind the row of the core that it says."""
+    """Return rows of the core by their names, and each of features behind the row of the core that it says, or at the end
+    where there is none of that name. Raises ValueError for two rows of one name."""
     rows = [*own.values()]
     for placed in brought(part):
         for name, more in placed.items():
-            place = rows.index(own[name]) + 1
+            place = rows.index(own[name]) + 1 if name in own else len(rows)
             rows[place:place] = more
-    return MappingProxyType({row.name: row for row in rows})
+    named = {row.name: row for row in rows}
+    if len(named) < len(rows):
+        twice = next(row.name for row in rows if named[row.name] is not row)
+        raise ValueError(f"two features, or one and the core, have {part} of one name: {twice}")
+    return MappingProxyType(named)
 
 
 def loaded(entry: EntryPoint) -> Any:

@@ -58,7 +58,9 @@ class _AllCommands(WholeHelp):
         listed = [*programs]
         for each in _of_features():
             names = listed if isinstance(each, Program) else commands
-            names.insert(len(names) if each.after is None else names.index(each.after) + 1, each.name)
+            if each.name in (*commands, *listed):
+                raise ValueError(f"two features, or one and the core, have a command {each.name}")
+            names.insert(names.index(each.after) + 1 if each.after in names else len(names), each.name)
             if isinstance(each, Program):
                 programs[each.name] = each.about
             elif isinstance(each, Command):

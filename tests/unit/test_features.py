@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from typer.main import get_command
@@ -16,7 +16,7 @@ from palaver import feature
 from palaver.cli.app import app, program_of
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
-from palaver.feature import Feature, NoSuchFeature, entries, features
+from palaver.feature import Feature, NoSuchFeature, entries, features, with_rows
 from palaver.store.scripting import scripts
 from palaver.store.scripting.additions import all_lua_files, all_scripts
 from palaver.store.scripting.assembly import lua_files
@@ -26,6 +26,11 @@ from palaver.telemetry.metrics import counted
 from tests.pages import ROOT
 from tests.unit.api_world import SETTINGS, world
 from workers.sources import guests
+
+
+class Row(NamedTuple):
+    name: str
+
 
 PLACES = (
     *("scripts", "names", "store", "planned", "loops", "queues", "tokens", "checks", "own_servers", "routes"),
@@ -64,6 +69,15 @@ def test_two_lua_files_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("palaver.store.scripting.additions.features", lambda: twice)
     with pytest.raises(ValueError, match="twice has a Lua file of a name that there is"):
         all_lua_files.__wrapped__()
+
+
+def test_rows_stand_where_they_say_and_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {name: Row(name) for name in ("one", "two")}
+    monkeypatch.setattr(feature, "brought", lambda part: [{"one": [Row("behind")], "unheard of": [Row("last")]}])
+    assert [*with_rows(own, "limits")] == ["one", "behind", "two", "last"]
+    monkeypatch.setattr(feature, "brought", lambda part: [{"one": [Row("two")]}])
+    with pytest.raises(ValueError, match="have limits of one name: two"):
+        with_rows(own, "limits")
 
 
 def test_an_entry_point_of_another_distribution_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,8 @@ from palaver.cli.connection import Api
 
 def show(api: Api) -> None:
     """Show how runs ended."""
-    told = httpx.get(
-        f"{api.url or 'http://127.0.0.1:8080'}/v1/tally", headers={"Authorization": f"Bearer {api.api_key}"}
-    )
+    url, key = api.url or "http://127.0.0.1:8080", {"Authorization": f"Bearer {api.api_key}"}
+    told = httpx.get(f"{url}/v1/tally", headers=key)
     api.show(told.raise_for_status().json(), told.text)
 
 

@@ -22,12 +22,7 @@ class Tally(RootModel[dict[str, int]]):
 
 
 @NATIVE.route(
-    "GET",
-    "/v1/tally",
-    tag="tally",
-    scope="runs:read",
-    summary="Count how runs ended",
-    answers={200: ("The counts.", Tally)},
+    "GET", "/v1/tally", tag="tally", scope="runs:read", summary="Count ends", answers={200: ("The counts.", Tally)}
 )
 async def read_tally(backend: Backend, caller: Caller) -> Response:
     """Of the tenant of the key."""

@@ -16,12 +16,12 @@ def tally(shard, tag):
 
 class Tallies:
     def __init__(self, ground: Ground) -> None:
-        self._redis, self._shards = ground.redis, all_shards(ground.settings.shards)
+        self._ground = ground
 
     async def of(self, tag: str) -> Counter[str]:
         counts = Counter[str]()
-        for shard in self._shards:
-            for status, number in (await self._redis.hgetall(tally(shard, tag))).items():
+        for shard in all_shards(self._ground.settings.shards):
+            for status, number in (await self._ground.redis.hgetall(tally(shard, tag))).items():
                 counts[status.decode()] += int(number)
         return counts
 
@@ -31,9 +31,8 @@ class _Side(StoreSide):
         pipeline.unlink(tally(shard, tag))
 
     async def samples(self, part):
-        return {_METRIC.name: {(status,): number for status, number in (await part(Tallies).of("")).items()}}
+        return {"palaver_tally_runs": {(status,): n for status, n in (await part(Tallies).of("")).items()}}
 
 
 SIDE = _Side()
-_METRIC = Metric("Runs", "palaver_tally_runs", "gauge", "Ended runs of the default tenant.", "store", ("status",))
-METRICS = {"palaver_runs": (_METRIC,)}
+METRICS = {"palaver_runs": (Metric("Runs", "palaver_tally_runs", "gauge", "Ended runs.", "store", ("status",)),)}
