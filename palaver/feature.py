@@ -163,7 +163,7 @@ def brought(
 
 
 def with_rows(own: Mapping[str, R], part: Literal["limits", "metrics"]) -> Mapping[str, R]:
-    """Return rows of the core by their names, and each of features behind the row of the core that it says, or at the end
+    """Return rows of the core by their names, and each of features behind the row of the core that it says; at the end,
     where there is none of that name. Raises ValueError for two rows of one name."""
     rows = [*own.values()]
     for placed in brought(part):
