@@ -63,7 +63,7 @@ async def _show(here: Settings, *, as_json: bool) -> int:
 async def _drop(here: Settings, name: str) -> int:
     async with Store.connect(here) as store:
         runs = await store.feature_set.drop(name)
-    print(f"{name} is dropped; {runs} runs go on without it.")
+    print(f"{name} is dropped. Runs that go on without it: {runs}.")
     return 0
 
 
