@@ -296,8 +296,11 @@ class StoreDriver:
         return [orjson.loads(text)["content"] for text in texts]
 
     async def events(self, run_id: str) -> Sequence[StoredEvent]:
-        """All events of a run."""
-        return await self.store.feeds.page(run_id)
+        """All events of a run, however many pages they are."""
+        found: list[StoredEvent] = []
+        while page := await self.store.feeds.page(run_id, after=found[-1].seq if found else 0):
+            found += page
+        return found
 
     async def kinds(self, run_id: str) -> list[str]:
         """The types of a run's events."""

@@ -153,7 +153,7 @@ def test_a_message_that_was_read_is_not_read_again() -> None:
 
 
 def test_what_is_dropped_is_counted() -> None:
-    before = dict(exceeded)
+    before = exceeded.copy()
     assert let_in(b"x" * (limit_of("delivery") + 1), "model") is None
     assert let_in(b"not json", "model") is None
     assert let_in(b"not json", "/0.celery.pidbox") is None
