@@ -162,6 +162,11 @@ def brought(
             yield feature.load(place)
 
 
+def put_behind(order: list[str], name: str, after: str | None, *, otherwise: int | None = None) -> None:
+    """Put a name into an order behind another one; if that is not there, at the place ``otherwise``, or at the end."""
+    order.insert(order.index(after) + 1 if after in order else len(order) if otherwise is None else otherwise, name)
+
+
 def with_rows(own: Mapping[str, R], part: Literal["limits", "metrics"]) -> Mapping[str, R]:
     """Return rows of the core by their names, and each of features behind the row of the core that it says; at the end,
     where there is none of that name. Raises ValueError for two rows of one name."""

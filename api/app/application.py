@@ -25,7 +25,7 @@ from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
 from palaver.delivery.publishing import LoopPublisher
 from palaver.errors import ConfigurationError
-from palaver.feature import brought, features
+from palaver.feature import brought, features, put_behind
 from palaver.operations import Backend, Publishing, StoredKeys
 from palaver.operations.catalog import Catalog
 from palaver.operations.live_keys import TokenReader
@@ -244,12 +244,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _groups() -> dict[str, str]:
-    groups = [*_GROUPS.items()]
-    for feature in features().values():
-        if feature.group is not None:
-            name, about, after = feature.group
-            groups.insert(len(groups) - 1 if after is None else [*dict(groups)].index(after) + 1, (name, about))
-    return dict(groups)
+    groups, order = dict(_GROUPS), [*_GROUPS]
+    for group in (feature.group for feature in features().values() if feature.group):
+        groups[group.name] = group.about
+        put_behind(order, group.name, group.after, otherwise=len(order) - 1)
+    return {name: groups[name] for name in order}
 
 
 def _when_used(entry: tuple[str, Mapping[str, Any]], groups: Sequence[str]) -> tuple[int, int, int]:

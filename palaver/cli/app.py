@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, statistics
 from palaver.cli.commands import Command, CommandGroup, Program
 from palaver.config.roles import PROGRAMS, ROLES
-from palaver.feature import brought
+from palaver.feature import brought, put_behind
 from palaver.version import __version__
 
 _LONGEST: Final = 1_000
@@ -60,7 +60,7 @@ class _AllCommands(WholeHelp):
             names = listed if isinstance(each, Program) else commands
             if each.name in (*commands, *listed):
                 raise ValueError(f"two features, or one and the core, have a command {each.name}")
-            names.insert(names.index(each.after) + 1 if each.after in names else len(names), each.name)
+            put_behind(names, each.name, each.after)
             if isinstance(each, Program):
                 programs[each.name] = each.about
             elif isinstance(each, Command):

@@ -84,7 +84,7 @@ def kind_of(queue: str) -> StepKind:
 
 def kind_of_step(queue: str, step: str) -> StepKind:
     """The kind of the step of this name in a queue."""
-    kind = KIND_OF.get(queue, TOOL)
+    kind = kind_of(queue)
     return REMOTE if kind.asks_model and call_of(step) is not None else kind
 
 

@@ -51,7 +51,8 @@ class FeatureSet:
 
     async def lacking(self) -> Mapping[str, KeptFeature]:
         """Keep what this process has, and return what the installation has besides. Logs that once for each."""
-        own = {name: KeptFeature(_version(name), name in seeing()) for name in features()}
+        sees = seeing()
+        own = {name: KeptFeature(_version(name), name in sees) for name in features()}
         if own:
             pairs = (word for name in own for word in (name, orjson.dumps(own[name])))
             await self._send(("HSET", fleet_keys.FEATURES, *pairs))
@@ -105,12 +106,12 @@ class FeatureSet:
         (end,), done = await self._send(("ZCARD", runs)), 0
         while end > 0:
             found = await self._redis.zrange(runs, max(0, end - _AT_ONCE), end - 1)
-            names = [keys.run(run_id.decode()) for run_id in found]
-            for run, named in zip(names, await self._send(*(("HGET", run, "features") for run in names)), strict=True):
-                others = [each for each in (named or b"").decode().split() if each != name]
-                if named and " ".join(others) != named.decode():
-                    await self._send(("HSET", run, "features", " ".join(others)))
-                    done += 1
+            of = [keys.run(run_id.decode()) for run_id in found]
+            named = await self._send(*(("HGET", run, "features") for run in of))
+            seen = {run: each.decode().split() for run, each in zip(of, named, strict=True) if each}
+            others = {run: [each for each in seen[run] if each != name] for run in seen if name in seen[run]}
+            await self._send(*(("HSET", run, "features", " ".join(others[run])) for run in others))
+            done += len(others)
             end -= _AT_ONCE
         return done
 

@@ -78,11 +78,10 @@ class Assembler:
         if name in above:
             raise RecursionError(" needs ".join((*above, name)))
         if name not in self._parts:
-            names: list[str] = []
-            own = self._files[name]
-            for text in (own, *(self._files[part] for part in parts_in(own, self._hooks))):
-                for needed in ", ".join(_NEEDS.findall(text)).split(", ") if "-- needs" in text else ():
-                    names += (part for part in self.parts(f"_{needed}", (*above, name)) if part not in names)
+            own, names = self._files[name], list[str]()
+            texts = (own, *(self._files[part] for part in parts_in(own, self._hooks)))
+            for needed in (each for text in texts for line in _NEEDS.findall(text) for each in line.split(", ")):
+                names += (part for part in self.parts(f"_{needed}", (*above, name)) if part not in names)
             self._parts[name] = [*names, name]
         return self._parts[name]
 
