@@ -1,4 +1,4 @@
-"""A Palaver whose traces are received, and a browser, for the files that want them."""
+"""A Palaver whose traces are received, receivers of webhooks, and a browser, for the files that want them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from tests.browser import browser
 from tests.process.cluster import Cluster
 from tests.process.otlp import Receiver
+from tests.process.webhook_receivers import Receivers, receivers
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +29,13 @@ def traced(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iter
     }
     with Cluster(tmp_path_factory.mktemp("traced"), environment=environment) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def heard() -> Iterator[Receivers]:
+    """Receivers of webhooks."""
+    with receivers() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from tests.browser import needs_chromium
 from tests.process.cluster import Cluster
 from tests.process.consoles import Console, serving, tab_at
-from tests.process.webhook_receivers import Receivers, receivers
+from tests.process.webhook_receivers import Receivers
 from tests.unit.api_world import SECRET_KEY
 from tests.waiting import eventually
 
@@ -48,12 +48,6 @@ class Visitor:
     def reads(self, where: str) -> str:
         """What the first such part of the page says."""
         return str(self._console.tab.evaluate(f"document.querySelector('main {where}').innerText"))
-
-
-@pytest.fixture(scope="module")
-def heard() -> Iterator[Receivers]:
-    with receivers() as kept:
-        yield kept
 
 
 @pytest.fixture(scope="module")

@@ -14,19 +14,13 @@ from tests.process.cluster import Cluster
 from tests.process.consoles import Console, serving, tab_at
 from tests.process.test_mcp_tools import Web
 from tests.process.typed import palaver
-from tests.process.webhook_receivers import Receivers, receivers
+from tests.process.webhook_receivers import Receivers
 from tests.unit.api_world import SECRET_KEY
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, needs_chromium]
 
 CELLS: Final = 8
-
-
-@pytest.fixture(scope="module")
-def heard() -> Iterator[Receivers]:
-    with receivers() as kept:
-        yield kept
 
 
 @pytest.fixture(scope="module")

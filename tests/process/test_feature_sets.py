@@ -14,7 +14,7 @@ from palaver import Palaver
 from palaver.config.exits import EX_CONFIG
 from tests.process.cluster import Cluster
 from tests.process.one_more import another, one_more
-from tests.process.webhook_receivers import Receivers, receivers
+from tests.process.webhook_receivers import Receivers
 from tests.unit.api_world import SECRET_KEY
 from tests.waiting import PATIENCE, eventually
 
@@ -23,12 +23,6 @@ pytestmark = pytest.mark.process
 WITHOUT = {"PALAVER_FEATURES": "-webhooks"}
 LEFT = "for a worker with the feature webhooks"
 LACKED = "this installation has the feature webhooks (0.1.0), and this process lacks it"
-
-
-@pytest.fixture(scope="module")
-def heard() -> Iterator[Receivers]:
-    with receivers() as made:
-        yield made
 
 
 @pytest.fixture

@@ -12,17 +12,11 @@ from standardwebhooks import Webhook
 from palaver import Palaver
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
-from tests.process.webhook_receivers import Receivers, receivers
+from tests.process.webhook_receivers import Receivers
 from tests.unit.api_world import SECRET_KEY
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def heard() -> Iterator[Receivers]:
-    with receivers() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

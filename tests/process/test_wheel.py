@@ -177,36 +177,34 @@ def is_up(environment: Path, folder: Path, **more: str) -> Iterator[tuple[subpro
 
 def test_a_run_outlives_its_worker_and_ctrl_c_leaves_nothing(environment: Path, tmp_path: Path) -> None:
     with is_up(environment, tmp_path) as (process, ports):
-        _outlives(environment, tmp_path, process, ports)
+        url = f"http://127.0.0.1:{ports.api}"
 
+        said = run(
+            environment / "palaver", "run", "hello", "-m", "fake/tool-1", "-t", "greet", "--url", url, cwd=tmp_path
+        )
+        assert "← greet Hello, " in said
+        assert httpx.get(f"{url}/openhands/health", trust_env=False, timeout=PATIENCE).status_code == 200, (
+            "a dialect by its entry point"
+        )
 
-def _outlives(environment: Path, tmp_path: Path, process: subprocess.Popen[str], ports: Ports) -> None:
-    url = f"http://127.0.0.1:{ports.api}"
+        with Palaver(url) as client:
+            run_id = client.submit("Tell me a story.", model="fake/tokens-60+rate-20").id
+            killed = ""
+            workers = set[str]()
+            for event in client.events(run_id):
+                if isinstance(event, StepStarted):
+                    workers.add(event.worker)
+                elif isinstance(event, MessageDelta) and not killed:
+                    (killed,) = workers
+                    os.kill(int(killed.rpartition("/")[2]), signal.SIGKILL)
+            assert client.get(run_id).status == "completed"
+            assert len(workers) == 2
 
-    said = run(environment / "palaver", "run", "hello", "-m", "fake/tool-1", "-t", "greet", "--url", url, cwd=tmp_path)
-    assert "← greet Hello, " in said
-    assert httpx.get(f"{url}/openhands/health", trust_env=False, timeout=PATIENCE).status_code == 200, (
-        "a dialect by its entry point"
-    )
-
-    with Palaver(url) as client:
-        run_id = client.submit("Tell me a story.", model="fake/tokens-60+rate-20").id
-        killed = ""
-        workers = set[str]()
-        for event in client.events(run_id):
-            if isinstance(event, StepStarted):
-                workers.add(event.worker)
-            elif isinstance(event, MessageDelta) and not killed:
-                (killed,) = workers
-                os.kill(int(killed.rpartition("/")[2]), signal.SIGKILL)
-        assert client.get(run_id).status == "completed"
-        assert len(workers) == 2
-
-    pids = below(process.pid)
-    assert len(pids) >= len(["redis", "fake_provider", "api", "worker", "tools", "flower"])
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 0
-    eventually(lambda: all(gone(pid) for pid in pids))
+        pids = below(process.pid)
+        assert len(pids) >= len(["redis", "fake_provider", "api", "worker", "tools", "flower"])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        eventually(lambda: all(gone(pid) for pid in pids))
 
 
 def test_a_feature_of_another_distribution_is_at_work(environment: Path, tmp_path: Path) -> None:

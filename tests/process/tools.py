@@ -56,26 +56,25 @@ def _shut(gate: str) -> Iterator[float]:
         yield 0.01
 
 
+def _recorded(name: str, seconds: float, gate: str) -> str:
+    _write("begin", name)
+    time.sleep(seconds)
+    for pause in _shut(gate):
+        time.sleep(pause)
+    _write("end", name)
+    return "recorded"
+
+
 @tool
 def record(seconds: Seconds = 0, at_gate: str = "") -> str:
     """Must not run twice."""
-    _write("begin", "record")
-    time.sleep(seconds)
-    for pause in _shut(at_gate):
-        time.sleep(pause)
-    _write("end", "record")
-    return "recorded"
+    return _recorded("record", seconds, at_gate)
 
 
 @tool(idempotent=True)
 def record_idempotent(seconds: Seconds = 0, at_gate: str = "") -> str:
     """May run twice."""
-    _write("begin", "record_idempotent")
-    time.sleep(seconds)
-    for pause in _shut(at_gate):
-        time.sleep(pause)
-    _write("end", "record_idempotent")
-    return "recorded"
+    return _recorded("record_idempotent", seconds, at_gate)
 
 
 @tool
