@@ -1,7 +1,8 @@
 """Checks the pages: ``python -m docs.check``, which ``make check`` runs.
 
 No line of prose is longer than 120 characters, a cell of a table holds a phrase, and each relative link leads to a file
-and to a heading that are there. Addresses elsewhere are not asked.
+and to a heading that are there. Addresses elsewhere are not asked. A decision is short and names tests that exist, and
+each number of a decision, in any file, is that of a page.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from docs.wrap import WIDTH
 ROOT: Final = Path(__file__).parents[1]
 CELL: Final = 120
 """Characters that a reader sees in a cell."""
+DECISIONS: Final = ROOT / "docs" / "adr"
+DECISION_WORDS: Final = 400
+"""Words of a decision, its title and the names of its tests included."""
 _GENERATED: Final = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
 _FENCED: Final = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 _CODE: Final = re.compile(r"`[^`\n]*`")
@@ -27,6 +31,8 @@ _CELL: Final = re.compile(r"(?<!\\)\|")
 _SENTENCES: Final = re.compile(r"[.!?] +[A-Z`[]")
 _NAMES: Final = re.compile(r"(?:`[^`]*`|\*\w+\*|::|[\s,;·…?]|and|or)*")
 """A cell that lists names, such as tests or codes, may be as long as the list is."""
+_FILE: Final = re.compile(r"`((?:tests|features|palaver|workers|api|bench|deploy|docs)/[\w/.-]+)`")
+_NUMBER: Final = re.compile(r"\bADRs?[ \n#*]+(\d{4}(?:(?:,? (?:and |or )?)\d{4})*)")
 
 
 def pages() -> list[Path]:
@@ -54,6 +60,8 @@ def faults(page: Path) -> Iterator[str]:
     """What is wrong with a page, in sentences."""
     yield from dead_links(page)
     yield from wide_lines(page.read_text())
+    if page.parent == DECISIONS and page.name != "README.md":
+        yield from decision_faults(page.read_text())
 
 
 def dead_links(page: Path) -> Iterator[str]:
@@ -84,13 +92,39 @@ def wide_lines(text: str) -> Iterator[str]:
                 yield f"line {number} has a cell of several sentences: put them below the table"
 
 
+def decision_faults(text: str) -> Iterator[str]:
+    """A decision that is too long, and files that it names and that do not exist."""
+    if (words := len(text.split())) > DECISION_WORDS:
+        yield f"has {words} words, of at most {DECISION_WORDS}: put mechanics into docstrings"
+    for name in _FILE.findall(text):
+        if not (ROOT / name).exists():
+            yield f"names {name}, which does not exist"
+
+
+def dangling(name: str, text: str, numbers: frozenset[str]) -> Iterator[str]:
+    """Decisions that ``text``, of the file ``name``, refers to and that have no page of their own."""
+    for found in _NUMBER.finditer(text):
+        for number in re.findall(r"\d{4}", found[1]):
+            if number not in numbers:
+                line = text.count("\n", 0, found.start()) + 1
+                yield f"{name}:{line}: ADR {number} has no page: docs/adr/README.md says where it is now"
+
+
+def all_dangling() -> list[str]:
+    """References to decisions without a page, in every text of the repository."""
+    numbers = frozenset(page.name[:4] for page in DECISIONS.glob("[0-9]*.md"))
+    listed = ["git", "grep", "-lIE", "--untracked", r"\bADRs?\b"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [fault for name in names for fault in dangling(name, (ROOT / name).read_text(), numbers)]
+
+
 def _blank(found: re.Match[str]) -> str:
     return "\n" * found[0].count("\n")
 
 
 def main() -> None:
     """Print each fault; the exit code is 1 if there is one."""
-    found = [f"{page.relative_to(ROOT)}: {fault}" for page in pages() for fault in faults(page)]
+    found = [f"{page.relative_to(ROOT)}: {fault}" for page in pages() for fault in faults(page)] + all_dangling()
     print("\n".join(found) or f"{len(pages())} pages: links, lines and tables are in order")
     sys.exit(bool(found))
 

@@ -47,7 +47,7 @@ class _Programs(click.Group):
 
 
 def _look_at_others() -> None:
-    """Before all else is loaded: this is the half of the proof that takes a second (ADR 0093)."""
+    """Before all else is loaded: this is the half of the proof that takes a second (ADR 0016)."""
     from palaver.store.fleet import first_look
 
     first_look.take()

@@ -1,4 +1,4 @@
-"""Batches: many runs over a list of inputs, begun behind a window (ADR 0120)."""
+"""Batches: many runs over a list of inputs, begun behind a window (ADR 0118)."""
 
 from __future__ import annotations
 

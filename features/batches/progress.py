@@ -1,4 +1,4 @@
-"""Batches that go on: found when they need attention, claimed by one process, and advanced (ADR 0120)."""
+"""Batches that go on: found when they need attention, claimed by one process, and advanced (ADR 0118)."""
 
 from __future__ import annotations
 

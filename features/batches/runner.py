@@ -1,7 +1,7 @@
 """Goes on with batches: begins cells behind a window, and writes what came of them.
 
 Cells are written down before their runs are submitted, each under an idempotency key of the batch, the cell and the
-attempt. So whoever goes on where another process died submits the very same, and knows every run (ADR 0120).
+attempt. So whoever goes on where another process died submits the very same, and knows every run (ADR 0118).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tasks of other Celery applications as tools (ADR 0109)."""
+"""Tasks of other Celery applications as tools (ADR 0105)."""
 
 from __future__ import annotations
 

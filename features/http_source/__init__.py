@@ -1,4 +1,4 @@
-"""Tools that are one request to an HTTP service (ADR 0110)."""
+"""Tools that are one request to an HTTP service (ADR 0105)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that agents of conversations name themselves (ADR 0123): asked for their list once in a conversation, and by
+"""Servers that agents of conversations name themselves (ADR 0111): asked for their list once in a conversation, and by
 each process with connections of that conversation alone. A process keeps so many open, and of each tenant its share."""
 
 from __future__ import annotations

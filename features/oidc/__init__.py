@@ -1,4 +1,4 @@
-"""Tokens of an issuer (OpenID Connect) in the place of keys (ADR 0103)."""
+"""Tokens of an issuer (OpenID Connect) in the place of keys (ADR 0019)."""
 
 from __future__ import annotations
 

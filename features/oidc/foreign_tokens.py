@@ -1,4 +1,4 @@
-"""Tokens of the issuer that the settings name, in the place of keys (ADR 0103). Imported only where there is one."""
+"""Tokens of the issuer that the settings name, in the place of keys (ADR 0019). Imported only where there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An issuer of OpenID Connect: its keys, fetched when they are needed, and remembered (ADR 0103)."""
+"""An issuer of OpenID Connect: its keys, fetched when they are needed, and remembered (ADR 0019)."""
 
 from __future__ import annotations
 

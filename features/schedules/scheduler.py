@@ -1,7 +1,7 @@
 """Carries out ticks that are due: any number of processes may do so at once, and die in between.
 
 A tick is claimed by a script, and its run is submitted under an idempotency key of the schedule and the tick. Whoever
-goes on where another process died submits the very same, and finds the run that is there (ADR 0119).
+goes on where another process died submits the very same, and finds the run that is there (ADR 0118).
 """
 
 from __future__ import annotations

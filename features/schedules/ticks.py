@@ -1,4 +1,4 @@
-"""Ticks of schedules: found when they are due, claimed by one process, and settled (ADR 0119)."""
+"""Ticks of schedules: found when they are due, claimed by one process, and settled (ADR 0118)."""
 
 from __future__ import annotations
 

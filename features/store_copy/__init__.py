@@ -1,4 +1,4 @@
-"""Copies of a whole store at another server or cluster (ADR 0131)."""
+"""Copies of a whole store at another server or cluster (ADR 0126)."""
 
 from __future__ import annotations
 

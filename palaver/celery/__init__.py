@@ -1,4 +1,4 @@
-"""For a Celery application whose tasks are tools: ``report(app)``, one line in its workers (ADR 0109)."""
+"""For a Celery application whose tasks are tools: ``report(app)``, one line in its workers (ADR 0105)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ loop. Patterns are matched in linear time, and each is charged, by what it compi
 references stay within the schema and are counted as often as they are followed. Of a schema that refers to
 itself it is asked only whether a value fits: the library says that in linear time, and where a value does not fit in
 exponential. So it is of patterns in many choices within each other. No thread could be given a deadline in place of all
-this: the library keeps Python's lock meanwhile (ADR 0048).
+this: the library keeps Python's lock meanwhile (ADR 0011).
 
 The library is imported with the first schema: it is 3 MB of each process, and many never see one.
 """

@@ -1,7 +1,7 @@
 """The trace that a run belongs to, as W3C Trace Context has it: decided when the run is submitted, and stored with it.
 
 Whoever works on the run later, and wherever, finds the same trace there; the ids of its spans follow from what they are
-spans of. So the same span has the same id, whoever sends it and however often (ADR 0043).
+spans of. So the same span has the same id, whoever sends it and however often (ADR 0042).
 """
 
 from __future__ import annotations

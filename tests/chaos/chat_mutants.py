@@ -1,4 +1,4 @@
-"""Mutants of chats of the AI SDK: each breaks one promise of ADR 0116, and the test that is named must say so.
+"""Mutants of chats of the AI SDK: each breaks one promise of ADR 0053, and the test that is named must say so.
 
     python -m tests.chaos.chat_mutants [NAME …]
 

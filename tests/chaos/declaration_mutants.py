@@ -1,4 +1,4 @@
-"""Mutants of how tools are declared and where they are imported: each breaks one promise of ADR 0107, and the test that
+"""Mutants of how tools are declared and where they are imported: each breaks one promise of ADR 0030, and the test that
 is named must say so.
 
 python -m tests.chaos.declaration_mutants [NAME …]

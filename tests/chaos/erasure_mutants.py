@@ -1,4 +1,4 @@
-"""Mutants of the erasure of tenants: each breaks one promise of ADR 0102, and the test that is named must say so.
+"""Mutants of the erasure of tenants: each breaks one promise of ADR 0094, and the test that is named must say so.
 
     python -m tests.chaos.erasure_mutants [NAME …]
 

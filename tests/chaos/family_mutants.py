@@ -1,4 +1,4 @@
-"""Mutants of agents as tools: each breaks one promise of ADR 0113, and the test that is named must say so.
+"""Mutants of agents as tools: each breaks one promise of ADR 0097, and the test that is named must say so.
 
     python -m tests.chaos.family_mutants [NAME …]
 

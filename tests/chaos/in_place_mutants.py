@@ -1,4 +1,4 @@
-"""Mutants of going on in place: each takes one condition of ADR 0090 away, and the test that is named must say so.
+"""Mutants of going on in place: each takes one condition of ADR 0027 away, and the test that is named must say so.
 
 python -m tests.chaos.in_place_mutants [NAME …]
 """

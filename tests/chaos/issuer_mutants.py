@@ -1,4 +1,4 @@
-"""Mutants of the tokens of an issuer (ADR 0103): each takes one condition away, and the test that is named must say so.
+"""Mutants of the tokens of an issuer (ADR 0019): each takes one condition away, and the test that is named must say so.
 
     python -m tests.chaos.issuer_mutants [NAME …]
 

@@ -1,4 +1,4 @@
-"""Mutants of the ledger of usage: each breaks one promise of ADR 0100, and the test that is named must say so.
+"""Mutants of the ledger of usage: each breaks one promise of ADR 0042, and the test that is named must say so.
 
     python -m tests.chaos.ledger_mutants [NAME …]
 

@@ -1,4 +1,4 @@
-"""Mutants of schedules and batches: each breaks one promise of ADR 0119 or 0120, and the test that is named must say
+"""Mutants of schedules and batches: each breaks one promise of ADR 0118, and the test that is named must say
 so.
 
     python -m tests.chaos.planned_mutants [NAME …]

@@ -1,4 +1,4 @@
-"""Mutants of the operator's policy, of second persons and of agents on the server (ADRs 0097 and 0098): each takes one
+"""Mutants of the operator's policy, of second persons and of agents on the server (ADRs 0097, 0012): each takes one
 condition away, and the test that is named must say so.
 
 python -m tests.chaos.policy_mutants [NAME …]

@@ -1,4 +1,4 @@
-"""Mutants of the queues that tools name: each breaks one promise of ADR 0106, and the test that is named must say so.
+"""Mutants of the queues that tools name: each breaks one promise of ADR 0030, and the test that is named must say so.
 
     python -m tests.chaos.queue_mutants [NAME …]
 

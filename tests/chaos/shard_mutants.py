@@ -1,4 +1,4 @@
-"""Mutants of the rounds over many shards and of their marks: each breaks one promise of ADR 0132, and the test that is
+"""Mutants of the rounds over many shards and of their marks: each breaks one promise of ADR 0126, and the test that is
 named must say so.
 
     python -m tests.chaos.shard_mutants [NAME …]

@@ -1,4 +1,4 @@
-"""Mutants of statistics: each breaks one promise of ADR 0125, and the test that is named must say so.
+"""Mutants of statistics: each breaks one promise of ADR 0042, and the test that is named must say so.
 
     python -m tests.chaos.statistics_mutants [NAME …]
 

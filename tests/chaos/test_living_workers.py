@@ -1,7 +1,7 @@
 """No worker that lives is taken for dead (ADR 0016), whatever freezes it, slows it down, cuts its connections or
 restarts Redis; and one that is killed after all of that is.
 
-All the time other workers start, look at these at once (ADR 0093), and are killed as soon as they are ready: each of
+All the time other workers start, look at these at once (ADR 0016), and are killed as soon as they are ready: each of
 them might take a neighbour for dead that is only away for a moment.
 
 Leases of the workers are longer than the test, so whatever goes on elsewhere does because somebody took its worker for

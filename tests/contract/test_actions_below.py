@@ -1,4 +1,4 @@
-"""Calls of a child that wait for somebody show on the runs above it, as long as they wait (ADR 0115)."""
+"""Calls of a child that wait for somebody show on the runs above it, as long as they wait (ADR 0097)."""
 
 from __future__ import annotations
 

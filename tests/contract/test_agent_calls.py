@@ -1,4 +1,4 @@
-"""A call of an agent: it begins one run, waits for that without a lease, and is woken by its end (ADR 0113)."""
+"""A call of an agent: it begins one run, waits for that without a lease, and is woken by its end (ADR 0097)."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ SLACK = 0.02
 """Of the whole, that may come of where pages begin. The meter counts in steps, of which one more is nothing either."""
 
 MOST_COMMANDS: Final = {"claim": 17, "settle": 46}
-"""Of the scripts of a model step with one inline call, in the middle of its run (ADR 0024); with a price (ADR 0104),
-the turns of tenants (ADR 0101), and a line for statistics (ADR 0125)."""
+"""Of the scripts of a model step with one inline call, in the middle of its run (ADR 0006); with a price (ADR 0101),
+the turns of tenants (ADR 0101), and a line for statistics (ADR 0042)."""
 IN_PLACE: Final = 53
-"""Of both in one, where the worker goes on with the run (ADR 0090)."""
+"""Of both in one, where the worker goes on with the run (ADR 0027)."""
 
 
 async def _cost(case: Case, size: int) -> float:

@@ -1,4 +1,4 @@
-"""Agents as tools, with real workers: no slot is held, one run a call, whoever dies (ADR 0113)."""
+"""Agents as tools, with real workers: no slot is held, one run a call, whoever dies (ADR 0097)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ NOT: Final[Mapping[tuple[str, str], str]] = {
     ("256 tools", "agent"): "agents of a run are bounded by `subagents`",
     ("256 tools", "loop"): "it declares tools as `python` does",
     ("secret", "foreign"): _FRAMEWORK,
-    ("secret", "agent"): "secrets of a conversation are not handed down (ADR 0113)",
+    ("secret", "agent"): "secrets of a conversation are not handed down (ADR 0097)",
 }
 """The pairs of a case and a source that do not apply, and why."""
 
@@ -95,7 +95,7 @@ def test_each_is_declared(every: EverySource) -> None:
     for source in of("declare"):
         plain, brief, again = (listed[SOURCES[source] + kind] for kind in ("", "_brief", "_again"))
         assert plain["workers"], source
-        # To ask again what became of a task is as good as once (ADR 0109).
+        # To ask again what became of a task is as good as once (ADR 0105).
         declared = plain["idempotent"], again["idempotent"], brief["timeout"]
         assert declared == (source == "celery", True, 1), source
         assert plain["parameters"]["type"] == "object"

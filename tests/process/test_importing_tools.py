@@ -1,4 +1,4 @@
-"""Modules of tools are imported where their tools run, as a program would import them (ADR 0107)."""
+"""Modules of tools are imported where their tools run, as a program would import them (ADR 0030)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Schedules and batches with real processes: they go on without an API, and though workers are killed (ADRs 0119 and
-0120)."""
+"""Schedules and batches with real processes: they go on without an API, and though workers are killed (ADR 0118)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AG-UI: runs as its clients follow, answer and find them again (ADR 0121)."""
+"""AG-UI: runs as its clients follow, answer and find them again (ADR 0053)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that wait below a run, by the routes of that run (ADR 0115)."""
+"""Calls that wait below a run, by the routes of that run (ADR 0097)."""
 
 from __future__ import annotations
 

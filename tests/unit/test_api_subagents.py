@@ -1,4 +1,4 @@
-"""Agents as tools of other agents, at admission: looked up, fixed, bounded, governed (ADR 0113)."""
+"""Agents as tools of other agents, at admission: looked up, fixed, bounded, governed (ADR 0097)."""
 
 from __future__ import annotations
 

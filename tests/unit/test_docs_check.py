@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from docs.check import dead_links, wide_lines
+from docs.check import DECISION_WORDS, dangling, dead_links, decision_faults, wide_lines
 from docs.site import indented, on_page_markdown, slug
 from docs.wrap import wrapped
 
@@ -90,7 +90,7 @@ def test_links_lead_on_in_the_site(source: str, link: str, shown: str) -> None:
 
 
 def test_decisions_come_last_in_the_search() -> None:
-    for source, rank in (("adr/0012-actions-and-pauses.md", {"boost": 0.01}), ("how-to/cancel.md", None)):
+    for source, rank in (("adr/0012-approvals.md", {"boost": 0.01}), ("how-to/cancel.md", None)):
         page = page_at(source)
         page.meta = {}
         on_page_markdown("Text", page)
@@ -106,3 +106,18 @@ def test_lists_are_indented_as_the_site_reads_them() -> None:
 
 def test_anchors_are_those_of_the_repository() -> None:
     assert slug("What `fake` is, and isn't", "-") == "what-fake-is-and-isnt"
+
+
+def test_a_decision_that_is_long_or_names_a_test_that_is_gone_is_found() -> None:
+    fits = " ".join(["word"] * (DECISION_WORDS - 1)) + " `tests/unit/test_docs_check.py`"
+    assert [*decision_faults(fits)] == []
+    assert [*decision_faults(f"{fits} more `tests/unit/test_gone.py`")] == [
+        "has 402 words, of at most 400: put mechanics into docstrings",
+        "names tests/unit/test_gone.py, which does not exist",
+    ]
+
+
+def test_a_number_of_a_decision_without_a_page_is_found() -> None:
+    text = "as ADR {} and\nADRs {}, {} say (ADR\n# {})".format("0002", "0004", "0007", "0056")
+    found = [fault.removeprefix("a.py:2: ADR ")[:16] for fault in dangling("a.py", text, frozenset({"0002", "0004"}))]
+    assert found == ["0007 has no page", "0056 has no page"]

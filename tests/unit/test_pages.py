@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from docs.check import faults, links
+from docs.check import all_dangling, faults, links
 from docs.site import TOP
 from tests.pages import ROOT, files
 
@@ -50,13 +50,25 @@ def test_the_site_has_every_page_in_its_menu() -> None:
     assert {*menu} == inside | {f"project/{name}" for name in TOP}
 
 
-def test_the_list_of_decisions_has_every_number() -> None:
-    listed = re.findall(r"^\| (?:\[(\d{4})\]\(([\w-]+\.md)\)|(\d{4})) \| (.+) \|$", LIST, re.MULTILINE)
-    numbers = [there or gone for there, _, gone, _ in listed]
+def test_the_list_of_decisions_has_every_number_once() -> None:
+    """As a page, as one that was merged into a page, or as one that was never used."""
+    rows = re.findall(r"^\| \[(\d{4})\]\(([\w-]+\.md)\) \| .+ \|$", LIST, re.MULTILINE)
+    assert [name for _, name in rows] == [page.name for page in DECISIONS]
+    merged = re.findall(r"^\| ((?:\d{4}(?:, )?)+) \| (?:\[\d{4}\]\(([\w-]+\.md)\)|never used) \|$", LIST, re.MULTILINE)
+    numbers = sorted([number for number, _ in rows] + [number for old, _ in merged for number in old.split(", ")])
     assert numbers == [f"{number:04}" for number in range(1, int(numbers[-1]) + 1)]
-    assert [name for _, name, _, _ in listed if name] == [page.name for page in DECISIONS]
-    gone = [words for there, _, _, words in listed if not there]
-    assert [words for words in gone if not re.fullmatch(r"never used|folded into \[\d{4}\]\([\w-]+\.md\)", words)] == []
+    assert {name for _, name in merged if name} <= {page.name for page in DECISIONS}
+
+
+def test_a_merged_decision_names_the_numbers_that_it_includes() -> None:
+    for numbers, name in re.findall(
+        r"^\| (.+) \| \[\d{4}\]\(([\w-]+\.md)\) \|$", LIST.partition("\n## ")[2], re.MULTILINE
+    ):
+        assert f"It includes {numbers}." in " ".join((DOCS / "adr" / name).read_text().split()), name
+
+
+def test_every_number_of_a_decision_leads_to_a_page() -> None:
+    assert all_dangling() == []
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)
@@ -90,9 +102,8 @@ def test_the_way_of_a_run_id_has_twelve_hops_that_exist() -> None:
         assert re.search(rf"(?:def|function) {name}\(", (ROOT / path).read_text()), f"{path} has no {name}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "adr"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
-    """But for the decisions, which tell of their time."""
     named = set(re.findall(r"`((?:palaver|workers|api|tests|docs|deploy|bench)/[\w/.*-]+)`", page.read_text()))
     assert [path for path in sorted(named) if "NAME" not in path and not [*ROOT.glob(path)]] == []
 

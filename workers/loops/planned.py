@@ -1,4 +1,4 @@
-"""Goes on with planned work: any model worker does what is due (ADRs 0119 and 0120)."""
+"""Goes on with planned work: any model worker does what is due (ADR 0118)."""
 
 from __future__ import annotations
 

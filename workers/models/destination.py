@@ -1,5 +1,5 @@
 """The common part of all requests to a provider, made once: made for each of them, it was a twelfth of the CPU of a
-step (ADR 0091)."""
+step (ADR 0023)."""
 
 from __future__ import annotations
 

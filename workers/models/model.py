@@ -1,7 +1,7 @@
 """Calls of models: one request and its answer, streamed or not, in the protocol that the provider speaks.
 
 httpx's requests, responses and errors on aiohttp's connections. httpx's client adds cookies, redirects and
-authentication flows that a model call has no use for: the transport is called directly (ADR 0033).
+authentication flows that a model call has no use for: the transport is called directly (ADR 0023).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The port that every tool source implements: what tools it has, and how one of them is called. A second one is that of
-servers that an agent names itself: their tools are one conversation's, and in no worker's set (ADR 0123)."""
+servers that an agent names itself: their tools are one conversation's, and in no worker's set (ADR 0111)."""
 
 from __future__ import annotations
 

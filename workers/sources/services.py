@@ -1,4 +1,4 @@
-"""The service behind the tools of a table, as the options of ``@tool`` have it (ADR 0105, 0106): where their calls
+"""The service behind the tools of a table, as the options of ``@tool`` have it (ADR 0105, 0030): where their calls
 wait, which failures are tried again, and limits for all workers together.
 
 A call of such a tool is one request, by how it is made: what its service has not taken is tried again without a word of

@@ -1,4 +1,4 @@
-"""A call of an agent: it begins a run, and waits for that without a lease, a slot or a process (ADR 0113)."""
+"""A call of an agent: it begins a run, and waits for that without a lease, a slot or a process (ADR 0097)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent as the tool of another one: what the model sees of it, and what a call says to it (ADR 0113)."""
+"""An agent as the tool of another one: what the model sees of it, and what a call says to it (ADR 0097)."""
 
 from __future__ import annotations
 

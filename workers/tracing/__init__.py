@@ -1,4 +1,4 @@
-"""Traces of attempts, and of runs from the records of the store, sent as spans (ADR 0043)."""
+"""Traces of attempts, and of runs from the records of the store, sent as spans (ADR 0042)."""
 
 from __future__ import annotations
 

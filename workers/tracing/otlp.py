@@ -1,7 +1,7 @@
 """OTLP's messages, made with OpenTelemetry's own classes.
 
 What spans have alike, such as all that a run has, and an attribute whose value comes again, is made once and copied
-into each span. The SDK's `ReadableSpan` takes five times as long (ADR 0043).
+into each span. The SDK's `ReadableSpan` takes five times as long (ADR 0042).
 """
 
 from __future__ import annotations

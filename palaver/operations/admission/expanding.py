@@ -1,5 +1,5 @@
 """Station 1: the agent of a request is expanded. What it names on the server is put in the place of the name, for it
-and for all that it has as tools (ADR 0113), in one pass."""
+and for all that it has as tools (ADR 0097), in one pass."""
 
 from __future__ import annotations
 

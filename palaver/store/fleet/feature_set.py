@@ -1,4 +1,4 @@
-"""The set of features of an installation: what its processes have, as the store keeps it (ADR 0140)."""
+"""The set of features of an installation: what its processes have, as the store keeps it (ADR 0138)."""
 
 from __future__ import annotations
 

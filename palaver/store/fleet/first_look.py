@@ -1,7 +1,7 @@
 """A worker's first look at the others, before it loads what it needs for its work.
 
 To believe that a worker is dead takes two looks a second apart (ADR 0016), and to load takes nearly as long. So the
-first one is taken at the start of the process, and the second one when it is ready (ADR 0093).
+first one is taken at the start of the process, and the second one when it is ready (ADR 0016).
 
 It blocks, and has connections and a loop of its own: neither the engine's nor its settings' users are there yet.
 """

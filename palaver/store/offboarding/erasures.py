@@ -1,4 +1,4 @@
-"""The erasure of tenants: all that one has goes, a slice at a time, and a receipt stays (ADR 0102).
+"""The erasure of tenants: all that one has goes, a slice at a time, and a receipt stays (ADR 0094).
 
 What is left to do is seen from what is left, and what was done is counted in the script that does it. So whoever asks
 again goes on where anybody stopped, and gets the same receipt.

@@ -1,4 +1,4 @@
-"""Marks of the shards in which something happens, for those who would else have to look at all of them (ADR 0132).
+"""Marks of the shards in which something happens, for those who would else have to look at all of them (ADR 0126).
 
 A mark is a key of another slot than the shard's, so never one with what it is about: it is a hint, that may be lost.
 Who looks at what is marked looks at everything else, too, only seldom.

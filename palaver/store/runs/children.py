@@ -1,4 +1,4 @@
-"""Runs that calls of other runs begin: an agent that is a tool of another one (ADR 0113)."""
+"""Runs that calls of other runs begin: an agent that is a tool of another one (ADR 0097)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks: the places in core scripts at which parts of features stand (ADR 0141).
+"""Hooks: the places in core scripts at which parts of features stand (ADR 0138).
 
 A line ``-- hook: PLACE`` within a function of a Lua file is where they stand, in the order of the names of features;
 where there is none, nothing is left of it. A part is a Lua file of its feature that is named in
@@ -22,7 +22,7 @@ from palaver.store.scripting.frames import Line
 PLACES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "run_submitted": "A run is there: `args` are those of `Submit`. Reads fields of its tenant beside its caps: "
-        "`caps('NAME')`. `show_to('FEATURE')` says that it is to see the run: others leave it alone (ADR 0140).",
+        "`caps('NAME')`. `show_to('FEATURE')` says that it is to see the run: others leave it alone (ADR 0138).",
         "run_ended": "A run has ended: `status`, `reason`, `failed`, `failure`. Reads fields of the run.",
         "action_required": "A run waits for an `action`. Reads fields of the run.",
     }

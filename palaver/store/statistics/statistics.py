@@ -1,4 +1,4 @@
-"""Statistics of runs, steps and models of late: lines of the journal, folded into tallies of each window (ADR 0125).
+"""Statistics of runs, steps and models of late: lines of the journal, folded into tallies of each window (ADR 0042).
 
 Scripts write a line of the journal with what it tells of. Here some of the oldest lines are read, added to the tallies
 that they belong to, and put back by a script that takes the lines out in the same go, if they still are the oldest: so

@@ -1,4 +1,4 @@
-"""The queues that tools have of their own (ADR 0106): those that a worker's tools name, or that a worker takes from.
+"""The queues that tools have of their own (ADR 0030): those that a worker's tools name, or that a worker takes from.
 
 They are remembered without workers, too: whoever scales to zero has to be told that something waits there. What a step
 is in was named by the worker that made it, within the longest life of a run.

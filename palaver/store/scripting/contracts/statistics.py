@@ -1,4 +1,4 @@
-"""Operations on the journal that statistics are made of (ADR 0125)."""
+"""Operations on the journal that statistics are made of (ADR 0042)."""
 
 from __future__ import annotations
 

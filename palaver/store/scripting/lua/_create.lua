@@ -13,7 +13,7 @@ local function makers(agent_by)
   return agent_by, all_names(args.voices, agent_by, kept[1] and cjson.encode({ kept[1] }), kept[2], above)
 end
 
--- The feature `name` is to see what becomes of the run: code without it leaves it alone (ADR 0140).
+-- The feature `name` is to see what becomes of the run: code without it leaves it alone (ADR 0138).
 local function show_to(name)
   FEATURES = FEATURES and FEATURES .. ' ' .. name or name
   redis.call('HSET', RUN, 'features', FEATURES)

@@ -1,4 +1,4 @@
--- A run that a call of another run begins is its child (ADR 0113). It is of the same shard, so a script may use both.
+-- A run that a call of another run begins is its child (ADR 0097). It is of the same shard, so a script may use both.
 -- needs: run, any_run
 -- RUN `parent` of a child is JSON: run_id, step (of the call), depth (1 below a run without a parent). RUN `children` of a
 -- parent is a JSON list: run_id, step, agent, status once it has ended, and pending_actions, how many wait in it and below

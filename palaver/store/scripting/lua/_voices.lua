@@ -1,4 +1,4 @@
--- Whose words a conversation and a run have: none of these is a second person for its calls (ADR 0137).
+-- Whose words a conversation and a run have: none of these is a second person for its calls (ADR 0012).
 -- needs: conversation, names
 -- Names are those of keys, '' for a caller without one. CONV `voices` is a JSON object: by the name, the position of
 -- the log from which on it has last said something, or set a secret. CONV `vouched`: what was said up to there has come
