@@ -99,6 +99,8 @@ class Feature:
     commands: str | None = None
     """A tuple of `Command`, `CommandGroup` and `Program` of `palaver.cli.commands`. Imported for the help, and when a
     command is asked for that the core does not have."""
+    tenant_verbs: str | None = None
+    """A tuple of `palaver.cli.commands.TenantVerb`."""
     variables: tuple[str, ...] = ()
     """Variables of the environment that it reads and that are no settings of the core, by their whole names."""
 
@@ -154,6 +156,7 @@ def brought(
         "metrics",
         "problems",
         "commands",
+        "tenant_verbs",
     ],
 ) -> Iterator[Any]:
     """Yield this part of each feature that has one."""

@@ -101,7 +101,6 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "not_paused": (409, "The run is not paused"),
         "agents_full": (409, "There are too many agents"),
         "tenant_erased": (409, "The tenant is being erased, or was"),
-        "default_tenant": (409, "The default tenant stays"),
         "action_expired": (410, "The time for the action is over"),
         "agent_changed": (412, "The agent is not as the request expects"),
         "payload_too_large": (413, "The body is too large"),

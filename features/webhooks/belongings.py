@@ -7,29 +7,39 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, Pipeline
+from palaver.store.redis.connection import Pipeline
 from palaver.store.redis.keys import Key
-from palaver.store.scripting.contracts import EraseKeys
-from palaver.store.scripting.contracts.erasure import Erasable
-from palaver.store.scripting.scripts import Scripts
-from palaver.store.sides import Part, Placed, StoreSide
+from palaver.store.sides import ListedSide, Part, Placed
 from palaver.telemetry.exposition import Samples
 
 from . import webhook_keys
 from .backlog import WebhookBacklogs
 from .webhooks import Webhooks
 
-_PLACE: Final = re.compile(r"wh_[0-9a-z_]+")
 
-
-class _Webhooks(StoreSide):
+class _Webhooks(ListedSide):
     section = 8
+    kind = "webhooks"
+    begins_runs = False
+    due = webhook_keys.WEBHOOKS_DUE
+    place = re.compile(r"wh_[0-9a-z_]+")
 
-    def marks(self, tag: str) -> Sequence[Key]:
-        return (webhook_keys.webhooks_erasure(tag),)
+    def listed(self, tag: str) -> Key:
+        return webhook_keys.webhooks(tag)
 
-    def traces(self, tag: str) -> Sequence[Key]:
-        return (webhook_keys.webhooks(tag),)
+    def erasure(self, tag: str) -> Key:
+        return webhook_keys.webhooks_erasure(tag)
+
+    def keys_of(self, tag: str, name: str) -> Sequence[Key]:
+        of = webhook_keys.of_webhook(name)
+        return of.hook, of.waiting, of.listed, of.ended, of.records
+
+    def due_member(self, tag: str, name: str) -> str:
+        return name
+
+    def unlist(self, pipeline: Pipeline, tag: str, names: Sequence[str]) -> None:
+        pipeline.hdel(webhook_keys.WEBHOOK_TENANTS, tag)
+        super().unlist(pipeline, tag, names)
 
     def traces_in(self, shard: str, tag: str) -> Sequence[Key]:
         return (webhook_keys.outbox(shard, keys.owner(tag)),)
@@ -37,28 +47,9 @@ class _Webhooks(StoreSide):
     def shared_in(self, shard: str) -> Sequence[Key]:
         return (webhook_keys.outboxes(shard),)
 
-    async def erase_some(self, redis: Connection, scripts: Scripts, tag: str) -> bool:
-        ids = [member.decode() for member in await redis.zrange(webhook_keys.webhooks(tag), 0, -1)]
-        if ids:
-            of = [webhook_keys.of_webhook(webhook_id) for webhook_id in ids]
-            more = (key for each in of for key in (each.waiting, each.listed, each.ended, each.records))
-            erased = (*(Erasable(each.hook, "webhooks", 1) for each in of), *(Erasable(key, "", 0) for key in more))
-            await scripts.run(EraseKeys(erasure=webhook_keys.webhooks_erasure(tag), erased_keys=erased))
-            pipeline = redis.pipeline(transaction=False)
-            pipeline.zrem(webhook_keys.WEBHOOKS_DUE, *ids)
-            pipeline.hdel(webhook_keys.WEBHOOK_TENANTS, tag)
-            # Last: it says what is left to do.
-            pipeline.delete(webhook_keys.webhooks(tag))
-            await pipeline.execute()
-        return bool(ids)
-
     def sweep(self, pipeline: Pipeline, shard: str, tag: str) -> None:
         # A worker that delivers may have written it again.
         pipeline.hdel(keys.caps(shard), keys.owner(tag) + webhook_keys.WEBHOOKS_MARK)
-
-    def check_place(self, place: str) -> None:
-        if not _PLACE.fullmatch(place):
-            raise ValueError(place)
 
     async def export(self, part: Part[Any], tag: str, place: str) -> AsyncGenerator[Placed, None]:
         """Yield webhooks without their secrets. What was sent to them is the runs'."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from argparse import ArgumentParser, Namespace
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +42,17 @@ class Program:
     """The module that is run, by its whole name."""
     after: str | None = None
     """The program of the core that the help lists before it; None: it stands at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantVerb:
+    """A verb of ``palaver tenants`` about one of them: ``palaver tenants erase NAME``."""
+
+    name: str
+    help: str
+    """The words of the list of verbs."""
+    description: str
+    arguments: Callable[[ArgumentParser], None]
+    """Declares what it takes besides the name."""
+    run: Callable[[Any, Namespace], Awaitable[None]]
+    """Does it: gets the store, and what was typed. Raises Refused and StateConflict with what is said."""

@@ -49,7 +49,6 @@ from palaver.operations.log import (
 from palaver.operations.metrics import read_metrics
 from palaver.operations.models import ModelPage, is_nameable, list_models, nameable_models
 from palaver.operations.named_conversations import conversation_named, keep_to_named, submit_to_named
-from palaver.operations.offboarding import erase_tenant, export_tenant
 from palaver.operations.queues import (
     LackedState,
     LostState,
@@ -177,8 +176,6 @@ __all__ = [
     "create_token",
     "delete_conversation",
     "delete_run",
-    "erase_tenant",
-    "export_tenant",
     "follow",
     "follow_log",
     "fork",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class ErasedCounts(BaseModel):
-    """The numbers of things that were erased of a tenant."""
+    """The numbers of things that were erased of a tenant. Each feature of the server adds what it has, by its kind."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, int] = Field(init=False)
 
     conversations: int = 0
     runs: int = 0
@@ -17,9 +20,6 @@ class ErasedCounts(BaseModel):
     secrets: int = 0
     agents: int = 0
     """Agents on the server, each with all of its versions."""
-    schedules: int = 0
-    webhooks: int = 0
-    batches: int = 0
     api_keys: int = 0
     """Keys that were revoked by it, or had expired and were listed still."""
     idempotency_keys: int = 0

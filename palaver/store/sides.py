@@ -14,13 +14,11 @@ from palaver.store.redis.connection import Connection, Pipeline
 from palaver.store.redis.due import member
 from palaver.store.redis.keys import Key, promised
 from palaver.store.redis.rounds import Rounds
-from palaver.store.scripting.contracts import EraseKeys
-from palaver.store.scripting.contracts.erasure import Erasable
 from palaver.store.scripting.scripts import Scripts
 from palaver.telemetry.exposition import Samples
 
 _ERASED_AT_ONCE: Final = 200
-"""Things that are erased in one script."""
+"""Things of a list that are erased in one script."""
 P = TypeVar("P")
 Placed = tuple[str, dict[str, Any]]
 """The place of a record in its section of an export, as a text, and what it says."""
@@ -40,9 +38,31 @@ Part = Callable[[Callable[[Ground], P]], P]
 """`palaver.store.Store.part`."""
 
 
+class Erasable(NamedTuple):
+    """A key that goes, whatever it is."""
+
+    key: Key
+    kind: str
+    """The kind that it is counted as; empty if it is not counted."""
+    number: int
+    """For how many of these it counts, if it is there."""
+
+
+class Belongings(NamedTuple):
+    """A part of what a tenant has of a feature."""
+
+    counts: Key
+    """The counts of what was erased, beside these."""
+    erasable: tuple[Erasable, ...]
+    unlist: Callable[[Pipeline], object]
+    """Takes them out of the lists that they are in. Called once they are gone: the lists say what is left."""
+
+
 class StoreSide:
     """The side of a feature that is in the store. Each method may be left out."""
 
+    kind: str | None = None
+    """The kind that its things are counted as in receipts of erasures, a name that no other has. None: they are not."""
     begins_runs: bool = False
     """True if what it keeps begins runs: then that is erased before runs are."""
     section: int | None = None
@@ -64,9 +84,9 @@ class StoreSide:
         """Sorted sets of a shard that have members of all tenants, each with its owner in front."""
         return ()
 
-    async def erase_some(self, redis: Connection, scripts: Scripts, tag: str) -> bool:
-        """Erase a part of what a tenant has, and tell whether there was one."""
-        return False
+    async def some_of(self, redis: Connection, tag: str) -> Belongings | None:
+        """Return a part of what a tenant has; None if it has nothing any more."""
+        return None
 
     def sweep(self, pipeline: Pipeline, shard: str, tag: str) -> None:
         """Remove what may have been written again of a tenant in a shard: the last of its erasure."""
@@ -84,12 +104,11 @@ class StoreSide:
 
 
 class ListedSide(StoreSide):
-    """The side of a feature whose things begin runs: each tenant has a list of them, and what is due stands in an index
-    of all tenants."""
+    """The side of a feature of whose things each tenant has a list, while what is due stands in an index of all
+    tenants."""
 
     begins_runs = True
     kind: str
-    """The kind that a thing is counted as in receipts of erasures."""
     due: Key
     place: Pattern[str]
     """The places in its section of an export."""
@@ -106,27 +125,31 @@ class ListedSide(StoreSide):
         """The keys of one of them; the first is there as long as it is."""
         raise NotImplementedError
 
+    def due_member(self, tag: str, name: str) -> str:
+        """The place of one of them in the index."""
+        return member(tag, name)
+
     def marks(self, tag: str) -> Sequence[Key]:
         return (self.erasure(tag),)
 
     def traces(self, tag: str) -> Sequence[Key]:
         return (self.listed(tag),)
 
-    async def erase_some(self, redis: Connection, scripts: Scripts, tag: str) -> bool:
+    async def some_of(self, redis: Connection, tag: str) -> Belongings | None:
         names = [name.decode() for name in await redis.zrange(self.listed(tag), 0, _ERASED_AT_ONCE - 1)]
         if not names:
-            return False
-        erased = [Erasable(promised(self.due), "", 0)]
+            return None
+        erasable = [Erasable(promised(self.due), "", 0)]
         for name in names:
             counted, *others = self.keys_of(tag, name)
-            erased += [Erasable(counted, self.kind, 1), *(Erasable(key, "", 0) for key in others)]
-        await scripts.run(EraseKeys(erasure=self.erasure(tag), erased_keys=tuple(erased)))
-        pipeline = redis.pipeline(transaction=False)
-        pipeline.zrem(self.due, *(member(tag, name) for name in names))
+            erasable += [Erasable(counted, self.kind, 1), *(Erasable(key, "", 0) for key in others)]
+        return Belongings(self.erasure(tag), tuple(erasable), lambda pipeline: self.unlist(pipeline, tag, names))
+
+    def unlist(self, pipeline: Pipeline, tag: str, names: Sequence[str]) -> None:
+        """Take things that are gone out of all lists."""
+        pipeline.zrem(self.due, *(self.due_member(tag, name) for name in names))
         # Last: it says what is left to do.
         pipeline.zrem(self.listed(tag), *names)
-        await pipeline.execute()
-        return True
 
     def check_place(self, place: str) -> None:
         if not self.place.fullmatch(place):

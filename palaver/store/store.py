@@ -26,8 +26,6 @@ from palaver.store.fleet.planning import Planning
 from palaver.store.fleet.providers import Providers
 from palaver.store.fleet.tools import Tools
 from palaver.store.fleet.turns import WaitingTenants
-from palaver.store.offboarding.erasures import Erasures
-from palaver.store.offboarding.exports import Exports
 from palaver.store.reading.conversation_feeds import ConversationFeeds
 from palaver.store.reading.feeds import Feeds
 from palaver.store.reading.spans import SpanOutbox
@@ -96,23 +94,12 @@ class Store:
         self.caps = TenantCaps(connection, scripts, self.rounds)
         self.waiting_tenants = WaitingTenants(connection, settings, self.queues)
         self.statistics = Statistics(connection, scripts, self.rounds)
-        self.erasures = Erasures(connection, scripts, settings, self.due, self.queues, self.statistics)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, self.rounds)
         self.usage = UsageLedger(connection, settings)
         self.api_keys = ApiKeys(connection, scripts)
         self.audit = AuditLog(connection, scripts, settings)
         self.signing_keys = SigningKeys(connection, scripts, settings)
-        self.exports = Exports(
-            self.runs,
-            self.conversations,
-            self.agents,
-            self.usage,
-            self.api_keys,
-            self.audit,
-            self.part,
-            settings,
-        )
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, self.rounds)
         self.measuring = Measuring(

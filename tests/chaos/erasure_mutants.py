@@ -12,7 +12,7 @@ from typing import Final
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _LUA: Final = "palaver/store/scripting/lua/"
-_ROOM: Final = "palaver/store/offboarding/"
+_ROOM: Final = "features/offboarding/"
 _CONTRACT: Final = "tests/contract/test_erasure.py"
 _API: Final = "tests/unit/test_api_offboarding.py"
 
@@ -23,7 +23,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _CONTRACT) -> 
 
 ERASURE_MUTANTS: Final = by_name(
     _mutant(
-        "a list that is forgotten", f"{_LUA}erase_conversations.lua", "{ 'convs', 'convs:updated' }", "{ 'convs' }"
+        "a list that is forgotten", f"{_ROOM}lua/erase_conversations.lua", "{ 'convs', 'convs:updated' }", "{ 'convs' }"
     ),
     _mutant("a shared list that is forgotten", f"{_ROOM}belongings.py", "        keys.lacking(shard),\n", ""),
     _mutant(
@@ -32,8 +32,10 @@ ERASURE_MUTANTS: Final = by_name(
         "  if OTHERS then note_passing(",
         "  if false then note_passing(",
     ),
-    _mutant("a wrong owner", f"{_LUA}_erasing.lua", "ipairs({ OWNER, OTHERS })", "ipairs({ OTHERS })"),
-    _mutant("a neighbour's step", f"{_LUA}erase_members.lua", "string.sub(PREFIX, 3, 4) .. args.tag .. '_'", "'00'"),
+    _mutant("a wrong owner", f"{_ROOM}lua/_erasing.lua", "ipairs({ OWNER, OTHERS })", "ipairs({ OTHERS })"),
+    _mutant(
+        "a neighbour's step", f"{_ROOM}lua/erase_members.lua", "string.sub(PREFIX, 3, 4) .. args.tag .. '_'", "'00'"
+    ),
     _mutant(
         "a mark that is not set",
         f"{_ROOM}erasures.py",
@@ -48,13 +50,13 @@ ERASURE_MUTANTS: Final = by_name(
     ),
     _mutant(
         "a receipt that counts twice",
-        f"{_LUA}erase_keys.lua",
+        f"{_ROOM}lua/erase_keys.lua",
         "local there = redis.call('UNLINK', each.key) == 1",
         "local there = true; redis.call('UNLINK', each.key)",
     ),
     _mutant(
         "a receipt for each who asks",
-        f"{_LUA}write_receipt.lua",
+        f"{_ROOM}lua/write_receipt.lua",
         "if earlier and cjson.decode(earlier).tag == args.tag then",
         "if false then",
     ),
@@ -73,7 +75,7 @@ ERASURE_MUTANTS: Final = by_name(
     _mutant("runs that workers still have", f"{_ROOM}erasures.py", "if unfinished or not quiet or", "if not quiet or"),
     _mutant(
         "a tag that is given again",
-        f"{_LUA}end_erasure.lua",
+        f"{_ROOM}lua/end_erasure.lua",
         "  redis.call('HSET', keys.tenants, '@' .. args.tag, '')\n",
         "  redis.call('HDEL', keys.tenants, '@' .. args.tag)\n",
     ),
@@ -84,9 +86,7 @@ ERASURE_MUTANTS: Final = by_name(
         "if number < 0:",
         _API,
     ),
-    _mutant(
-        "anybody erases", "palaver/operations/offboarding.py", "    if not caller.operator:\n", "    if False:\n", _API
-    ),
+    _mutant("anybody erases", f"{_ROOM}leaving.py", "    if not caller.operator:\n", "    if False:\n", _API),
 )
 
 

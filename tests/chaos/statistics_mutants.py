@@ -33,7 +33,7 @@ STATISTICS_MUTANTS: Final = by_name(
     _mutant("windows that are too long", _STORE, "- window.spans < number", "- window.spans <= number"),
     _mutant(
         "an erasure that forgets them",
-        "palaver/store/offboarding/removal.py",
+        "features/offboarding/removal.py",
         "self._erase_conversations, self._erase_statistics, self._erase_passing",
         "self._erase_conversations, self._erase_passing",
         "tests/contract/test_erasure.py",

@@ -15,6 +15,7 @@ from features.batches.batches import Batches, BatchOrder
 from features.batches.bodies import BatchHead
 from features.batches.contract import EndedCell
 from features.batches.progress import BatchProgress
+from features.offboarding import erasure_keys
 from features.schedules import schedule_keys
 from features.schedules.contract import NextTick
 from features.schedules.schedules import ScheduleOrder, Schedules
@@ -68,7 +69,7 @@ OF_ERASURE: Final = frozenset(
 
 _DOCUMENTED: Final = (
     *(keys, fleet_keys, provider_keys, access_keys),
-    *(agent_keys, schedule_keys, batch_keys, webhook_keys),
+    *(agent_keys, erasure_keys, schedule_keys, batch_keys, webhook_keys),
 )
 
 

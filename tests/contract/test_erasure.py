@@ -11,6 +11,10 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from features.batches import batch_keys
+from features.offboarding import erasure_keys, erasures, removal
+from features.offboarding.belongings import counted_kinds
+from features.offboarding.contract import EraseMembers, Over, Seen, SharedType
+from features.offboarding.erasures import Erasures
 from features.schedules import schedule_keys
 from features.webhooks import webhook_keys
 from palaver.config.settings import Settings
@@ -23,11 +27,8 @@ from palaver.steps.leases import Stray
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import Interruption
-from palaver.store.offboarding import erasures, removal
 from palaver.store.redis import access_keys, agent_keys, keys
 from palaver.store.redis.reach import Reach, within
-from palaver.store.scripting.contracts import EraseMembers
-from palaver.store.scripting.contracts.erasure import Over, Seen, SharedType
 from palaver.store.tenants.tenants import DEFAULT, Tenant
 from palaver.vocabulary.ids import new_run_id
 from tests.contract.belongings import (
@@ -82,7 +83,7 @@ async def let_go(driver: StoreDriver, tenant: Tenant) -> None:
 async def erase(driver: StoreDriver, tenant: Tenant, make: Callable[[], Store] | None = None) -> Erasure:
     """Ask until it is done, each time another process if there is a way to make one."""
     for _ in range(200):
-        report = await (make() if make else driver.store).erasures.erase(tenant.name, by="root")
+        report = await (make() if make else driver.store).part(Erasures).erase(tenant.name, by="root")
         if report.done:
             return report
         if report.unfinished_runs:
@@ -90,19 +91,24 @@ async def erase(driver: StoreDriver, tenant: Tenant, make: Callable[[], Store] |
     raise AssertionError(f"it never ends: {report}")
 
 
-WHOLE = ErasedCounts(
+def counts_of(**numbers: int) -> ErasedCounts:
+    """A receipt with these numbers, and nothing of the other kinds."""
+    return ErasedCounts(**{**dict.fromkeys(counted_kinds(), 0), **numbers})
+
+
+WHOLE = counts_of(
     conversations=12,
     runs=12,
     actions=2,
     secrets=1,
     agents=1,
-    schedules=3,
-    webhooks=1,
-    batches=1,
     api_keys=1,
     idempotency_keys=1,
     usage_days=1,
     acts=1,
+    batches=1,
+    schedules=3,
+    webhooks=1,
 )
 
 
@@ -110,7 +116,7 @@ async def left_of(redis: Any, tenant: Tenant) -> set[str]:
     """The places where something of the tenant is, but for those that say that it was erased."""
     stored = await everything(redis)
     told = {
-        f"{access_keys.TENANTS} @{tenant.tag}", f"{keys.erased('00')} {tenant.tag}", access_keys.receipt(tenant.name),
+        f"{access_keys.TENANTS} @{tenant.tag}", f"{keys.erased('00')} {tenant.tag}", erasure_keys.receipt(tenant.name),
         f"{agent_keys.agents_erasure(tenant.tag)} since", f"{agent_keys.agents_erasure(tenant.tag)} agents",
         f"{webhook_keys.webhooks_erasure(tenant.tag)} since", f"{webhook_keys.webhooks_erasure(tenant.tag)} webhooks",
         f"{batch_keys.batches_erasure(tenant.tag)} since", f"{batch_keys.batches_erasure(tenant.tag)} batches",
@@ -206,7 +212,7 @@ async def test_it_goes_on_where_it_broke_off(redis: Any, settings: Settings, dri
     for after in range(1, 60):
         for _ in range(2):
             try:
-                report = await Dying(after).erasures.erase("acme", by=f"root{after}")
+                report = await Dying(after).part(Erasures).erase("acme", by=f"root{after}")
             except ConnectionError:
                 died += 1
                 continue
@@ -219,7 +225,7 @@ async def test_it_goes_on_where_it_broke_off(redis: Any, settings: Settings, dri
     assert report.erased == WHOLE
     assert report.by == "root1", "who asked first"
     assert await left_of(redis, acme) == set()
-    assert await driver.store.erasures.erase("acme") == report
+    assert await driver.store.part(Erasures).erase("acme") == report
 
 
 @pytest.mark.slow
@@ -236,7 +242,9 @@ async def test_many_who_erase_together_count_nothing_twice(driver: StoreDriver, 
 @pytest.mark.slow
 async def test_who_is_slower_than_others_leaves_nothing_behind(driver: StoreDriver, redis: Any, acme: Tenant) -> None:
     """Its slice goes on when all is erased, and then it dies."""
-    slow = EraseMembers(erasure=keys.erasure("00", acme.tag), shared=keys.due("00"), shared_type="zset", tag=acme.tag)
+    slow = EraseMembers(
+        erasure=erasure_keys.erasure("00", acme.tag), shared=keys.due("00"), shared_type="zset", tag=acme.tag
+    )
     receipt = await erase(driver, acme)
     assert await driver.store.scripts.run(slow) == Over()
     assert await left_of(redis, acme) == set()
@@ -258,7 +266,7 @@ async def test_nothing_is_begun_for_a_tenant_that_is_being_erased(
         await driver.finish(lease)
         other, _ = await store.conversations.begin(NewConversation())
         key = await store.api_keys.create(KeyGrant("late", acme.tag, acme.name))
-    assert not (await store.erasures.erase("acme")).done
+    assert not (await store.part(Erasures).erase("acme")).done
     before = set(await everything(redis))
     for reach in (Reach(acme.tag), Reach("", all_tenants=True)):
         with within(reach):
@@ -309,7 +317,7 @@ async def test_workers_let_go_first(store: Store, driver: StoreDriver, redis: An
         run_id, lease = await driver.begin()
         second = await driver.submit(conversation_id=lease.conversation_id)
     async with driver.hearing("w1") as heard:
-        report = await store.erasures.erase("acme", by="root")
+        report = await store.part(Erasures).erase("acme", by="root")
         assert not report.done
         assert report.unfinished_runs == HELD
         await aeventually(lambda: _heard(heard))
@@ -320,7 +328,7 @@ async def test_workers_let_go_first(store: Store, driver: StoreDriver, redis: An
     assert cancelled.cancel.reason == "the tenant is being erased"
     assert cancelled.cancel.by == "root"
     await driver.finish(lease)
-    assert (await erase(driver, acme)).erased == ErasedCounts(conversations=1, runs=2, usage_days=0)
+    assert (await erase(driver, acme)).erased == counts_of(conversations=1, runs=2, usage_days=0)
     with pytest.raises(UnknownRun):
         await store.runs.get(run_id)
     with pytest.raises(UnknownConversation):
@@ -337,17 +345,17 @@ async def test_a_worker_that_is_dead_is_not_waited_for(store: Store, driver: Sto
     acme = await store.tenants.create("acme")
     with within(Reach(acme.tag)):
         run_id, lease = await driver.begin()
-    assert (await store.erasures.erase("acme")).unfinished_runs == HELD
-    assert (await store.erasures.erase("acme")).unfinished_runs == HELD
+    assert (await store.part(Erasures).erase("acme")).unfinished_runs == HELD
+    assert (await store.part(Erasures).erase("acme")).unfinished_runs == HELD
     await redis.zadd(keys.due("00"), {f"{run_id}/{lease.step}": 1})
-    assert (await erase_alone(store)).erased == ErasedCounts(conversations=1, runs=1)
+    assert (await erase_alone(store)).erased == counts_of(conversations=1, runs=1)
     assert await left_of(redis, acme) == set()
 
 
 async def erase_alone(store: Store) -> Erasure:
     """Ask until it is done, with nobody else there."""
     for _ in range(20):
-        report = await store.erasures.erase("acme")
+        report = await store.part(Erasures).erase("acme")
         if report.done:
             return report
     raise AssertionError(report)
@@ -357,13 +365,13 @@ async def erase_alone(store: Store) -> Erasure:
 async def test_the_mark_of_its_webhooks_that_a_worker_writes_again_goes(
     driver: StoreDriver, redis: Any, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = driver.store.erasures._counted
+    counted = driver.store.part(Erasures)._counted
 
     async def slow_worker(tag: str) -> Any:
         await redis.hset(keys.caps("00"), keys.owner(tag) + webhook_keys.WEBHOOKS_MARK, 7)
         return await counted(tag)
 
-    monkeypatch.setattr(driver.store.erasures, "_counted", slow_worker)
+    monkeypatch.setattr(driver.store.part(Erasures), "_counted", slow_worker)
     await erase(driver, acme)
     assert not await left_of(redis, acme)
 
@@ -379,9 +387,9 @@ async def test_nothing_is_erased_before_old_requests_are_answered(
         key = await store.api_keys.create(KeyGrant("app", acme.tag, acme.name))
     version = await store.api_keys.version()
     for _ in range(3):
-        report = await store.erasures.erase("acme")
+        report = await store.part(Erasures).erase("acme")
         assert not report.done
-        assert report.erased == ErasedCounts(api_keys=1)
+        assert report.erased == counts_of(api_keys=1)
     with pytest.raises(Refused):
         await store.api_keys.get(key.record.id)
     assert await store.api_keys.version() != version, "every process reads all keys again"
@@ -389,7 +397,7 @@ async def test_nothing_is_erased_before_old_requests_are_answered(
     await redis.zadd(access_keys.api_keys(acme.tag), {"0" * 12: 1})
     await redis.set(access_keys.api_key("0" * 12), "{}")
     monkeypatch.setattr(erasures, "QUIET", 0.0)
-    assert (await erase(driver, acme)).erased == ErasedCounts(conversations=1, runs=1, api_keys=2)
+    assert (await erase(driver, acme)).erased == counts_of(conversations=1, runs=1, api_keys=2)
     assert await redis.get(access_keys.api_key("0" * 12)) is None
 
 
@@ -405,29 +413,31 @@ async def test_the_name_is_free_afterwards_and_the_tag_is_not(
     new = await store.tenants.create("acme")
     assert new.tag == "bbbbbb"
     await endow(store, driver, new)
-    assert await store.erasures.erase("acme", tag=acme.tag) == first, "whoever repeats the first erases no other one"
+    assert await store.part(Erasures).erase("acme", tag=acme.tag) == first, (
+        "whoever repeats the first erases no other one"
+    )
     assert await store.tenants.get("acme") == new
     with pytest.raises(Refused):
-        await store.erasures.erase("acme", tag="cccccc")
+        await store.part(Erasures).erase("acme", tag="cccccc")
     second = await erase(driver, new)
     assert second.erased == first.erased == WHOLE
     assert (second.tag, first.tag) == ("bbbbbb", acme.tag)
-    assert await store.erasures.erase("acme") == second
+    assert await store.part(Erasures).erase("acme") == second
     told = [act for act in await store.audit.read("", limit=10) if act.operation == "tenant_erased"]
     assert [act.facts["tag"] for act in told] == [acme.tag, "bbbbbb"]
     assert told[0].key == "root"
     assert told[0].operator
     assert told[0].facts["runs"] == WHOLE.runs
-    assert 0 < await redis.ttl(access_keys.receipt("acme")) <= 30 * 86_400
+    assert 0 < await redis.ttl(erasure_keys.receipt("acme")) <= 30 * 86_400
 
 
 async def test_who_is_not_there_is_not_erased(store: Store) -> None:
     for name in ("nobody", "", "@x", "A"):
         with pytest.raises(Refused) as refusal:
-            await store.erasures.erase(name)
+            await store.part(Erasures).erase(name)
         assert refusal.value.code == "tenant_not_found"
     with pytest.raises(Refused) as refusal:
-        await store.erasures.erase("default")
+        await store.part(Erasures).erase("default")
     assert refusal.value.code == "default_tenant"
 
 
@@ -441,7 +451,7 @@ async def test_what_was_left_behind_is_found_in_what_all_share(store: Store, dri
     mine = await store.runs.get((await driver.submit()).run_id)
     for gone in (run_id, ended):
         await redis.delete(keys.run(gone), keys.conversation((await store.runs.get(gone)).conversation_id))
-    assert (await erase(driver, acme)).erased == ErasedCounts()
+    assert (await erase(driver, acme)).erased == counts_of()
     assert await left_of(redis, acme) == set()
     assert await redis.zscore(keys.due("00"), f"{mine.id}/end") is not None
 
@@ -454,7 +464,7 @@ async def test_what_is_broken_goes_too(store: Store, driver: StoreDriver, redis:
     await redis.hset(keys.run(run_id), "waiting", "5")
     await redis.hset(keys.run(run_id), "actions", "5")
     await redis.hset(keys.conversation(conversation), "secrets", "5")
-    assert (await erase(driver, acme)).erased == ErasedCounts(conversations=1, runs=1)
+    assert (await erase(driver, acme)).erased == counts_of(conversations=1, runs=1)
     assert await left_of(redis, acme) == set()
 
 
@@ -479,7 +489,7 @@ async def test_what_all_share_is_looked_through_a_page_at_a_time(
     store: Store, redis: Any, shared_type: SharedType
 ) -> None:
     tag, name, many = "k7m2qx", "{p00}:shared", 700
-    erase = EraseMembers(erasure=keys.erasure("00", tag), shared=name, shared_type=shared_type, tag=tag)
+    erase = EraseMembers(erasure=erasure_keys.erasure("00", tag), shared=name, shared_type=shared_type, tag=tag)
     others = {new_run_id("00", other) for other in ("", "0000m2") for _ in range(many)}
     mine = {new_run_id("00", tag) for _ in range(many)} | {tag, f"@{tag}:weight"}
     everybodys = [*others, *mine]
@@ -523,13 +533,13 @@ async def test_a_slice_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch)
     slices = 0
     while True:
         sent.clear()
-        report = await store.erasures.erase("acme")
+        report = await store.part(Erasures).erase("acme")
         slices += 1
         assert len(sent) <= 6, sent
         if report.done:
             break
     assert slices > 2
-    assert report.erased == ErasedCounts(conversations=many)
+    assert report.erased == counts_of(conversations=many)
 
 
 @pytest.mark.slow

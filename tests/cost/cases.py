@@ -14,6 +14,18 @@ from features.batches.batches import Batches, BatchOrder
 from features.batches.bodies import BatchHead
 from features.batches.contract import EndedCell
 from features.batches.progress import BatchClaim, BatchProgress
+from features.offboarding.belongings import LISTS_OF_RUNS, run_lists
+from features.offboarding.contract import (
+    BeginErasure,
+    EndErasure,
+    EraseConversations,
+    EraseKeys,
+    EraseMembers,
+    EraseRuns,
+    SharedType,
+    WriteReceipt,
+)
+from features.offboarding.erasure_keys import erasure, receipt
 from features.schedules.contract import NextTick
 from features.schedules.schedules import ScheduleOrder, Schedules
 from features.schedules.ticks import Ticks
@@ -36,24 +48,16 @@ from palaver.schemas.tenants import CapsChange
 from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome
-from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
 from palaver.store.redis import access_keys, keys, provider_keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts import (
-    BeginErasure,
-    EndErasure,
-    EraseConversations,
-    EraseKeys,
-    EraseMembers,
-    EraseRuns,
     FoldJournal,
     Judge,
     Measure,
-    WriteReceipt,
 )
 from palaver.store.scripting.contracts.declaration import Script
-from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.store.scripting.contracts.statistics import FoldedTally
+from palaver.store.sides import Erasable
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
@@ -626,20 +630,18 @@ def _erase(
 
 def _erased_runs(made: Mapping[str, Sequence[str]]) -> Script[Any]:
     owned, shared = LISTS_OF_RUNS, run_lists("00")
-    return EraseRuns(
-        erasure=keys.erasure("00", _TAG), broken=False, runs=tuple(made["runs"]), owned=owned, shared=shared
-    )
+    return EraseRuns(erasure=erasure("00", _TAG), broken=False, runs=tuple(made["runs"]), owned=owned, shared=shared)
 
 
 def _erased_conversations(made: Mapping[str, Sequence[str]]) -> Script[Any]:
     return EraseConversations(
-        erasure=keys.erasure("00", _TAG), expiring=keys.expiring("00"), conversations=tuple(made["conversations"])
+        erasure=erasure("00", _TAG), expiring=keys.expiring("00"), conversations=tuple(made["conversations"])
     )
 
 
 def _erased_keys(made: Mapping[str, Sequence[str]]) -> Script[Any]:
     erased = tuple(Erasable(keys.log(each), "idempotency_keys", 1) for each in made["conversations"])
-    return EraseKeys(erasure=keys.erasure("00", _TAG), erased_keys=erased)
+    return EraseKeys(erasure=erasure("00", _TAG), erased_keys=erased)
 
 
 def _erased_members(kind: SharedType) -> Callable[[StoreDriver, int], Awaitable[Act]]:
@@ -656,7 +658,7 @@ def _erased_members(kind: SharedType) -> Callable[[StoreDriver, int], Awaitable[
             else:
                 for each in ids[:n]:
                     await driver.redis.xadd(name, {"run": f"{each}\nx"})
-        erase = EraseMembers(erasure=keys.erasure("00", _TAG), shared=name, shared_type=kind, tag=_TAG)
+        erase = EraseMembers(erasure=erasure("00", _TAG), shared=name, shared_type=kind, tag=_TAG)
         return lambda: driver.store.scripts.run(erase)
 
     return prepare
@@ -680,7 +682,7 @@ async def _write_receipt(driver: StoreDriver, n: int) -> Act:
         await driver.store.audit.add("", "x", facts={})
     text = orjson.dumps({"tag": _TAG})
     write = WriteReceipt(
-        receipt=access_keys.receipt("acme"), acts=access_keys.audit(""), tag=_TAG, text=text, act=text, retention=86_400
+        receipt=receipt("acme"), acts=access_keys.audit(""), tag=_TAG, text=text, act=text, retention=86_400
     )
     return lambda: driver.store.scripts.run(write)
 

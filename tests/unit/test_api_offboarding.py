@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from features.offboarding import erasures, exports
 from palaver.store.access.api_keys import KeyGrant
-from palaver.store.offboarding import erasures, exports
 from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import AGENT, BODY, SETTINGS, World, assert_problem, world
@@ -100,7 +100,7 @@ async def test_who_is_no_operator_erases_nothing(offices: Offices) -> None:
 
 
 async def test_what_a_worker_holds_is_waited_for(offices: Offices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palaver.operations.offboarding._TIME", 0.05)
+    monkeypatch.setattr("features.offboarding.leaving._TIME", 0.05)
     client, root, acme = offices.api.client, await offices.key(operator=True), await offices.key("acme")
     run = (await client.post("/v1/runs", json=BODY, headers=acme)).json()
     client.headers.update(root)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 import pytest
 from typer.main import get_command
 
 from features.batches.batch_keys import BATCHES_DUE
+from features.offboarding import belongings
+from features.offboarding.belongings import counted_kinds
 from features.schedules.schedule_keys import SCHEDULES_DUE
 from palaver import feature
 from palaver.cli.app import app, program_of
@@ -32,10 +34,7 @@ class Row(NamedTuple):
     name: str
 
 
-PLACES = (
-    *("scripts", "names", "store", "planned", "loops", "queues", "tokens", "checks", "own_servers", "routes"),
-    *("limits", "metrics", "problems", "commands"),
-)
+PLACES = get_args(get_type_hints(feature.brought)["part"])
 
 
 def test_each_folder_is_one() -> None:
@@ -78,6 +77,17 @@ def test_rows_stand_where_they_say_and_have_names_of_their_own(monkeypatch: pyte
     monkeypatch.setattr(feature, "brought", lambda part: [{"one": [Row("two")]}])
     with pytest.raises(ValueError, match="have limits of one name: two"):
         with_rows(own, "limits")
+
+
+def test_a_receipt_counts_each_kind_of_thing_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"runs", "acts", "schedules", "batches", "webhooks"} < {*counted_kinds()}
+
+    class Side(StoreSide):
+        kind = "runs"
+
+    monkeypatch.setattr(belongings, "sides", lambda: {"other": Side()})
+    with pytest.raises(ValueError, match="count runs in receipts"):
+        counted_kinds()
 
 
 def test_an_entry_point_of_another_distribution_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ import orjson
 import pytest
 from standardwebhooks import Webhook
 
+from features.offboarding.erasures import Erasures
 from features.webhooks import webhook_keys
 from features.webhooks.addresses import webhook_fault
 from features.webhooks.bodies import WebhookChange
@@ -515,7 +516,7 @@ async def test_one_of_the_file_that_cannot_be_kept_stops_no_other_one(
         erased, acme = await store.tenants.get("erased"), await store.tenants.get("acme")
         assert erased is not None
         assert acme is not None
-        await store.erasures.erase("erased")
+        await store.part(Erasures).erase("erased")
         await keep_file(store, file)
         assert len(await store.part(Webhooks).list(acme.tag)) == 1
         assert not await store.part(Webhooks).list(erased.tag)

@@ -16,11 +16,11 @@ from pydantic import ValidationError
 from palaver.config.exits import EX_UNAVAILABLE, EX_USAGE, refuse, refusing, run_program
 from palaver.config.settings import Settings, settings
 from palaver.errors import ErrorClass, Refused, StateConflict, classify
+from palaver.feature import brought
 from palaver.schemas.tenants import Caps, CapsChange
 from palaver.store import Store
 from palaver.store.tenants.tenants import Tenant
 
-from . import offboarding
 from .user import typed_by
 
 _NONE: Final = "none"
@@ -85,20 +85,18 @@ def _parser() -> argparse.ArgumentParser:
         description=f"Change the weight and the caps of a tenant: they hold from now on, for what waits, too. "
         f"'{_NONE}' takes a cap away.",
     )
-    export = commands.add_parser(
-        "export", help="write all that one has", description="Write what a tenant has, a line of JSON each."
-    )
-    export.add_argument("-o", "--output", metavar="FILE", help="a new file [standard output]")
-    erase = commands.add_parser(
-        "erase", help="erase one", description="Erase all that a tenant has, and print the receipt. It can be repeated."
-    )
-    erase.add_argument("--yes", "-y", action="store_true", help="do not ask for the name again")
-    for command in (show, change, export, erase):
+    others = []
+    for verb in (verb for verbs in brought("tenant_verbs") for verb in verbs):
+        other = commands.add_parser(verb.name, help=verb.help, description=verb.description)
+        verb.arguments(other)
+        other.set_defaults(run=verb.run)
+        others.append(other)
+    for command in (show, change, *others):
         command.add_argument("name", metavar="NAME", help="'default' is the tenant that is always there")
     for cap in Caps.model_fields:
         kind: Callable[[str], object] = _dollars if cap.startswith("usd") else _number
         change.add_argument(_option(cap), dest=cap, metavar="N", type=kind, default=argparse.SUPPRESS)
-    for command in (create, listing, show, change, erase):
+    for command in (create, listing, show, change):
         command.add_argument("--json", action="store_true", help="print JSON, a line for each")
     return parser
 
@@ -133,14 +131,11 @@ async def _run(here: Settings, chosen: argparse.Namespace, change: CapsChange) -
         match chosen.command:
             case "create":
                 return [TenantLine(await store.tenants.create(name))]
-            case "export":
-                await offboarding.export(store, chosen)
-                return []
-            case "erase":
-                await offboarding.erase(store, chosen)
-                return []
             case "list":
                 return [TenantLine(tenant) for tenant in await store.tenants.list()]
+        if "run" in chosen:
+            await chosen.run(store, chosen)
+            return []
         tenant = await store.tenants.get(name)
         if tenant is None:
             raise Refused("tenant_not_found", f"there is no tenant {name}")

@@ -7,13 +7,10 @@ The keys of the API that the store keeps share a hash tag; of what opens it, onl
 {palaver:keys}:key:<id>     string  the record of one        TTL: 30 days after it has expired; none if it does not
 {palaver:keys}:of:<tag>     zset    the keys of a tenant by time of creation; without a tag the default one's  no TTL
 {palaver:keys}:used:<id>    string  the minute in which it was last used                               TTL: 400 days
-{palaver:keys}:erasure:<tag> hash   what was erased of them                                            gone at its end
 {palaver:keys}:signing      hash    keys that tokens are signed with, sealed, by id                    TTL: two days
 {palaver:keys}:version      string  another text after each change: whoever remembers records reads them again  no TTL
 
 {palaver:audit}:of:<tag>    stream  who did what with keys of a tenant     TTL: the retention of it, after the last act
-{palaver:audit}:erasure:<tag> hash  what was erased of it                  gone at its end
-{palaver:audit}:receipt:<name> string  the receipt of a tenant that was erased  TTL: 30 days
 """
 
 from __future__ import annotations
@@ -39,21 +36,6 @@ def api_key_used(key_id: str) -> str:
 def audit(tag: str) -> str:
     """The acts of a tenant."""
     return f"{{palaver:audit}}:of:{tag}"
-
-
-def audit_erasure(tag: str) -> str:
-    """The count of what was erased of the acts of a tenant."""
-    return f"{{palaver:audit}}:erasure:{tag}"
-
-
-def receipt(name: str) -> str:
-    """The receipt of a tenant that was erased."""
-    return f"{{palaver:audit}}:receipt:{name}"
-
-
-def api_keys_erasure(tag: str) -> str:
-    """The count of what was erased of a tenant's keys of the API."""
-    return f"{_API_KEYS}:erasure:{tag}"
 
 
 def api_keys(tag: str) -> str:

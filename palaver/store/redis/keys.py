@@ -56,7 +56,6 @@ once for all of these together, as ``@:``.
 {p00}:held         zset     steps that wait for a cap of their tenant, by its owner and since when  no TTL
 {p00}:<owner>passing zset   keys that are in no other list, without the hash tag, by when they are gone: those of
                             idempotency keys, copies and usage. The default tenant has none  TTL: as the last of them
-{p00}:<owner>erasure hash   what was erased of the tenant, by kind, and how far that is          gone at its end
 {p00}:erased       zset     tags of tenants that are being erased, by since when; 0: all is gone  no TTL
 {p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
 {p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
@@ -304,11 +303,6 @@ def held(shard: str) -> str:
 def passing(shard: str, tenant: str) -> str:
     """Keys of a tenant that are in no other list, by when they are gone."""
     return f"{{p{shard}}}:{owner(tenant)}passing"
-
-
-def erasure(shard: str, tenant: str) -> str:
-    """The counts of what was erased of a tenant, and how far that is."""
-    return f"{{p{shard}}}:{owner(tenant)}erasure"
 
 
 def erased(shard: str) -> str:

@@ -8,15 +8,6 @@ from palaver.store.scripting.contracts.agents import KeepAgent, RemoveAgent
 from palaver.store.scripting.contracts.caps import FindAllowed, Reserve
 from palaver.store.scripting.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.scripting.contracts.declaration import Script
-from palaver.store.scripting.contracts.erasure import (
-    BeginErasure,
-    EndErasure,
-    EraseConversations,
-    EraseKeys,
-    EraseMembers,
-    EraseRuns,
-    WriteReceipt,
-)
 from palaver.store.scripting.contracts.listing import Find, Measure
 from palaver.store.scripting.contracts.logs import (
     Append,
@@ -64,7 +55,6 @@ __all__ = [
     "Ask",
     "Attend",
     "BeginConversation",
-    "BeginErasure",
     "Cancel",
     "ChangeConversation",
     "Claim",
@@ -73,11 +63,6 @@ __all__ = [
     "CreateTenant",
     "DeleteConversation",
     "DeleteRun",
-    "EndErasure",
-    "EraseConversations",
-    "EraseKeys",
-    "EraseMembers",
-    "EraseRuns",
     "Fill",
     "Find",
     "FindAllowed",
@@ -106,7 +91,6 @@ __all__ = [
     "Sweep",
     "WithdrawAfter",
     "WriteDeltas",
-    "WriteReceipt",
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
@@ -117,6 +101,5 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     KeepAgent, RemoveAgent,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed, FoldJournal,
-    BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,
 )  # fmt: skip
 """Every script."""

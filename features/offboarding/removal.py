@@ -5,21 +5,22 @@ What was removed is counted in the script that does it, beside the place where i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from palaver.store.access.api_keys import changed
-from palaver.store.offboarding.belongings import kind_of_passing, shared
-from palaver.store.offboarding.unfinished import AT_ONCE, of_runs
 from palaver.store.redis import access_keys, agent_keys, keys
 from palaver.store.redis.connection import Connection, portions
-from palaver.store.scripting.contracts import EraseConversations, EraseKeys, EraseMembers
-from palaver.store.scripting.contracts.erasure import Erasable, Over
 from palaver.store.scripting.scripts import Scripts
-from palaver.store.sides import sides
+from palaver.store.sides import Erasable, StoreSide, sides
 from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.queues import ToolQueues
+
+from .belongings import kind_of_passing, shared
+from .contract import EraseConversations, EraseKeys, EraseMembers, Over
+from .erasure_keys import api_keys_erasure, audit_erasure, erasure
+from .unfinished import AT_ONCE, of_runs
 
 _KEYS_AT_ONCE: Final = 200
 _SCRIPTS: Final = 10
@@ -43,7 +44,7 @@ class Removal:
         ids = [member.decode() for member in await self._redis.zrange(access_keys.api_keys(tag), 0, -1)]
         if ids:
             await self._erase_keys(
-                access_keys.api_keys_erasure(tag), (Erasable(access_keys.api_key(id), "api_keys", 1) for id in ids)
+                api_keys_erasure(tag), (Erasable(access_keys.api_key(id), "api_keys", 1) for id in ids)
             )
             # Behind that: whoever sees another version reads all keys again.
             await self._scripts.write_durably([changed()])
@@ -74,7 +75,17 @@ class Removal:
     def _of_features(self, tag: str, *, begins_runs: bool) -> Iterator[Callable[[], Awaitable[bool]]]:
         for side in sides().values():
             if side.begins_runs == begins_runs:
-                yield partial(side.erase_some, self._redis, self._scripts, tag)
+                yield partial(self._erase_of_feature, side, tag)
+
+    async def _erase_of_feature(self, side: StoreSide, tag: str) -> bool:
+        some = await side.some_of(self._redis, tag)
+        if some is None:
+            return False
+        await self._erase_keys(some.counts, some.erasable)
+        pipeline = self._redis.pipeline(transaction=False)
+        some.unlist(pipeline)
+        await pipeline.execute()
+        return True
 
     async def _erase_runs(self, shard: str, tag: str) -> bool:
         ids = await self._redis.zrange(keys.runs(shard, of=keys.owner(tag)), 0, AT_ONCE - 1)
@@ -87,7 +98,7 @@ class Removal:
         if ids:
             await self._scripts.run(
                 EraseConversations(
-                    erasure=keys.erasure(shard, tag),
+                    erasure=erasure(shard, tag),
                     expiring=keys.expiring(shard),
                     conversations=tuple(conversation_id.decode() for conversation_id in ids),
                 )
@@ -99,7 +110,7 @@ class Removal:
         key = keys.statistics(shard, keys.owner(tag))
         more = await self._statistics.fold_some(shard)
         if not more and (more := bool(await self._redis.exists(key))):
-            await self._erase_keys(keys.erasure(shard, tag), [Erasable(key, "", 0)])
+            await self._erase_keys(erasure(shard, tag), [Erasable(key, "", 0)])
         return more
 
     async def _erase_passing(self, shard: str, tag: str) -> bool:
@@ -116,7 +127,7 @@ class Removal:
         # Requests without a key of the client's have a record, too, for a minute: it counts as none.
         uncounted = {name for name, fingerprint in zip(records, answers, strict=True) if not fingerprint}
         await self._erase_keys(
-            keys.erasure(shard, tag),
+            erasure(shard, tag),
             (Erasable(prefix + name, kind_of_passing(name), int(name not in uncounted)) for name in names),
         )
         pipeline.zrem(listed, *names)
@@ -125,11 +136,11 @@ class Removal:
 
     async def _erase_shared(self, shard: str, tag: str) -> bool:
         """Look through a page of what has members of all tenants."""
-        seen = await self._redis.hgetall(keys.erasure(shard, tag))
+        seen = await self._redis.hgetall(erasure(shard, tag))
         for each in shared(shard, await self._queues.all()):
             if seen.get(f"seen:{each.key}".encode()) != b"all":
                 reply = await self._scripts.run(
-                    EraseMembers(erasure=keys.erasure(shard, tag), shared=each.key, shared_type=each.type, tag=tag)
+                    EraseMembers(erasure=erasure(shard, tag), shared=each.key, shared_type=each.type, tag=tag)
                 )
                 return not isinstance(reply, Over)
         return False
@@ -162,9 +173,9 @@ class Removal:
         if ids:
             for some in portions(ids, _KEYS_AT_ONCE):
                 uses = (Erasable(access_keys.api_key_used(key_id), "", 0) for key_id in some)
-                await self._erase_keys(access_keys.api_keys_erasure(tag), uses)
+                await self._erase_keys(api_keys_erasure(tag), uses)
             # Last: it says what is left to do.
-            await self._erase_keys(access_keys.api_keys_erasure(tag), [Erasable(listed, "", 0)])
+            await self._erase_keys(api_keys_erasure(tag), [Erasable(listed, "", 0)])
         return bool(ids)
 
     async def _erase_acts(self, tag: str) -> bool:
@@ -172,8 +183,8 @@ class Removal:
         pipeline.execute_command("XLEN", access_keys.audit(tag))
         (number,) = await pipeline.execute()
         if number:
-            await self._erase_keys(access_keys.audit_erasure(tag), [Erasable(access_keys.audit(tag), "acts", number)])
+            await self._erase_keys(audit_erasure(tag), [Erasable(access_keys.audit(tag), "acts", number)])
         return bool(number)
 
-    async def _erase_keys(self, erasure: keys.Key, erased_keys: Any) -> None:
-        await self._scripts.run(EraseKeys(erasure=erasure, erased_keys=tuple(erased_keys)))
+    async def _erase_keys(self, counts: keys.Key, erased_keys: Iterable[Erasable]) -> None:
+        await self._scripts.run(EraseKeys(erasure=counts, erased_keys=tuple(erased_keys)))

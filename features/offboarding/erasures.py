@@ -6,35 +6,29 @@ again goes on where anybody stopped, and gets the same receipt.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import orjson
 
-from palaver.config.settings import Settings
 from palaver.errors import Refused
 from palaver.schemas.erasures import ErasedCounts, Erasure
-from palaver.store.offboarding.belongings import LISTS_OF_RUNS, steps_under_way
-from palaver.store.offboarding.removal import Removal
-from palaver.store.offboarding.unfinished import UnfinishedRuns
 from palaver.store.redis import access_keys, agent_keys, keys
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import now_ms
 from palaver.store.redis.reach import EVERYTHING, within
-from palaver.store.scripting.contracts import (
-    BeginErasure,
-    EndErasure,
-    WriteReceipt,
-)
-from palaver.store.scripting.contracts.erasure import Erasing
-from palaver.store.scripting.scripts import Scripts
-from palaver.store.sides import sides
+from palaver.store.sides import Ground, sides
 from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.queues import ToolQueues
 from palaver.store.tenants.tenants import NO_TENANT
 from palaver.vocabulary.ids import all_shards
+
+from .belongings import LISTS_OF_RUNS, counted_kinds, steps_under_way
+from .contract import BeginErasure, EndErasure, Erasing, WriteReceipt
+from .erasure_keys import api_keys_erasure, audit_erasure, erasure, receipt
+from .removal import Removal
+from .unfinished import UnfinishedRuns
 
 QUIET: Final = 3.0
 """Seconds from the mark until the first thing is erased: requests that were let in before are answered by then."""
@@ -56,22 +50,15 @@ class _Subject(NamedTuple):
 class Erasures:
     """Erases tenants."""
 
-    def __init__(
-        self,
-        redis: Connection,
-        scripts: Scripts,
-        settings: Settings,
-        due: DueIndex,
-        queues: ToolQueues,
-        statistics: Statistics,
-    ) -> None:
-        self._redis = redis
-        self._queues = queues
-        self._scripts = scripts
-        self._unfinished = UnfinishedRuns(redis, scripts, settings, due)
-        self._shards = all_shards(settings.shards)
-        self._removal = Removal(redis, scripts, queues, statistics, self._shards)
-        self._retention = int(settings.audit_retention)
+    def __init__(self, ground: Ground) -> None:
+        self._redis, self._scripts = ground.redis, ground.scripts
+        self._queues = ToolQueues(self._redis)
+        self._shards = all_shards(ground.settings.shards)
+        due = DueIndex(self._redis, self._scripts, ground.rounds, self._queues)
+        self._unfinished = UnfinishedRuns(self._redis, self._scripts, due, self._shards)
+        statistics = Statistics(self._redis, self._scripts, ground.rounds)
+        self._removal = Removal(self._redis, self._scripts, self._queues, statistics, self._shards)
+        self._retention = int(ground.settings.audit_retention)
 
     async def erase(
         self, name: str, *, tag: str | None = None, by: str | None = None, client: str | None = None
@@ -106,18 +93,18 @@ class Erasures:
                 agent_keys.agents(tag),
                 agent_keys.agents_passing(tag),
                 access_keys.api_keys(tag),
-                access_keys.api_keys_erasure(tag),
+                api_keys_erasure(tag),
             ),
             *(
                 access_keys.audit(tag),
-                access_keys.audit_erasure(tag),
+                audit_erasure(tag),
             ),
             *(key for side in sides().values() for key in side.traces(tag)),
         ]
         queues = await self._queues.all()
         for shard in self._shards:
             own += [f"{{p{shard}}}:{keys.owner(tag)}{name}" for name in (*LISTS_OF_RUNS, "convs", "convs:updated")]
-            own += [keys.passing(shard, tag), keys.statistics(shard, keys.owner(tag)), keys.erasure(shard, tag)]
+            own += [keys.passing(shard, tag), keys.statistics(shard, keys.owner(tag)), erasure(shard, tag)]
             own += [*steps_under_way(shard, tag, queues)]
         pipeline = self._redis.pipeline(transaction=False)
         for key in own:
@@ -134,11 +121,11 @@ class Erasures:
         return _Subject(name, orjson.loads(reply.record)["tag"], **orjson.loads(reply.begun))
 
     async def _receipt(self, name: str, tag: str | None) -> Erasure:
-        text = await self._redis.get(access_keys.receipt(name))
-        receipt = None if text is None else Erasure.model_validate_json(text)
-        if receipt is None or (tag is not None and tag != receipt.tag):
+        text = await self._redis.get(receipt(name))
+        told = None if text is None else Erasure.model_validate_json(text)
+        if told is None or (tag is not None and tag != told.tag):
             raise Refused("tenant_not_found", NO_TENANT)
-        return receipt
+        return told
 
     async def _mark(self, tag: str) -> None:
         """Mark the tenant where scripts look that begin something. Repeated, as Redis may have lost its last second."""
@@ -146,9 +133,9 @@ class Erasures:
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self._shards:
             pipeline.execute_command("ZADD", keys.erased(shard), "NX", now, tag)
-        for erasure in _marks(tag):
-            pipeline.hset(erasure, mapping={"since": now})
-            pipeline.expire(erasure, _MARKED)
+        for mark in _marks(tag):
+            pipeline.hset(mark, mapping={"since": now})
+            pipeline.expire(mark, _MARKED)
         await pipeline.execute()
 
     async def _so_far(self, subject: _Subject, unfinished: int) -> Erasure:
@@ -157,21 +144,21 @@ class Erasures:
     async def _counted(self, tag: str) -> Mapping[str, int]:
         """Add up what was erased in all places."""
         pipeline = self._redis.pipeline(transaction=False)
-        for erasure in self._erasures(tag):
-            pipeline.hgetall(erasure)
-        total = Counter[str]()
-        for counts in await pipeline.execute():
-            for kind, number in counts.items():
-                if kind.decode() in ErasedCounts.model_fields:
-                    total[kind.decode()] += int(number)
+        for counts in self._erasures(tag):
+            pipeline.hgetall(counts)
+        total = dict.fromkeys(counted_kinds(), 0)
+        for counted in await pipeline.execute():
+            for kind, number in counted.items():
+                if (name := kind.decode()) in total:
+                    total[name] += int(number)
         return total
 
     def _erasures(self, tag: str) -> Sequence[keys.Key]:
         others = (
             *_marks(tag),
-            *(access_keys.api_keys_erasure(tag), access_keys.audit_erasure(tag)),
+            *(api_keys_erasure(tag), audit_erasure(tag)),
         )
-        return [*(keys.erasure(shard, tag) for shard in self._shards), *others]
+        return [*(erasure(shard, tag) for shard in self._shards), *others]
 
     async def _finish(self, subject: _Subject) -> Erasure:
         """Write the receipt, once; then forget what it was made of, and at last the tenant."""
@@ -179,7 +166,7 @@ class Erasures:
         told = _told(subject, await self._counted(subject.tag), ended_at=ended_at)
         written = await self._scripts.run_durably(
             WriteReceipt(
-                receipt=access_keys.receipt(subject.name),
+                receipt=receipt(subject.name),
                 acts=access_keys.audit(""),
                 tag=subject.tag,
                 text=told.model_dump_json(),
@@ -194,9 +181,9 @@ class Erasures:
                 side.sweep(pipeline, shard, subject.tag)
             # Before the counts go: whoever erases yet, more slowly, does not begin them anew.
             pipeline.zadd(keys.erased(shard), {subject.tag: 0})
-            pipeline.delete(keys.erasure(shard, subject.tag), *steps_under_way(shard, subject.tag, queues))
-        pipeline.delete(access_keys.api_keys_erasure(subject.tag))
-        pipeline.delete(access_keys.audit_erasure(subject.tag))
+            pipeline.delete(erasure(shard, subject.tag), *steps_under_way(shard, subject.tag, queues))
+        pipeline.delete(api_keys_erasure(subject.tag))
+        pipeline.delete(audit_erasure(subject.tag))
         await pipeline.execute()
         end = EndErasure(tenants=access_keys.TENANTS, tenant=subject.name, tag=subject.tag)
         await self._scripts.run_durably(end)

@@ -12,7 +12,10 @@ from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.operations.scopes import InsufficientScope, require_scope
 from palaver.operations.tenants import known_tenant
 from palaver.schemas.erasures import Erasure
-from palaver.store.offboarding.slices import erase_in_slices
+
+from .erasures import Erasures
+from .exports import Exports
+from .slices import erase_in_slices
 
 _TIME: Final = 10.0
 """Seconds after which no further slice is begun: a client or a proxy gives up after 30 or 60."""
@@ -30,7 +33,7 @@ async def erase_tenant(backend: Backend, name: str, caller: Caller, tag: str | N
         await known_tenant(backend, name, caller)
         raise Refused("operators_only", "A tenant is erased with the key of an operator.")
     until = time.monotonic() + _TIME
-    async with aclosing(erase_in_slices(backend.store.erasures, name, tag=tag, by=caller.name)) as slices:
+    async with aclosing(erase_in_slices(backend.store.part(Erasures), name, tag=tag, by=caller.name)) as slices:
         while True:
             report = await within_deadline(anext(slices))
             if report.done or time.monotonic() > until or backend.closing.is_set():
@@ -51,4 +54,4 @@ async def export_tenant(
         require_scope(caller, scope)
     if caller.agents is not None:
         raise InsufficientScope((), "The key is held to some agents, and an export has all.")
-    return backend.store.exports.begin(tenant, cursor)
+    return Exports(backend.store, backend.settings).begin(tenant, cursor)

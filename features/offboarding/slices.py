@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from palaver.schemas.erasures import Erasure
-from palaver.store.offboarding.erasures import Erasures
+
+from .erasures import Erasures
 
 _PAUSE: Final = 0.2
 """Seconds between two slices while workers let go of runs, or old requests are answered."""

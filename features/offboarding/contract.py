@@ -6,12 +6,13 @@ What is counted is counted where it is erased: whoever goes on with an erasure t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal
 
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Unknown
 from palaver.store.scripting.contracts.wire import Json
+from palaver.store.sides import Erasable
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,6 @@ class EndErasure(Script[NameFreed]):
 @dataclass(frozen=True, slots=True)
 class PartErased:
     """They are gone."""
-
-
-class Erasable(NamedTuple):
-    """A key that goes, whatever it is."""
-
-    key: Key
-    kind: str
-    """The kind that it is counted as; empty if it is not counted."""
-    number: int
-    """For how many of these it counts, if it is there."""
 
 
 class EraseKeys(Script[PartErased]):
@@ -152,3 +143,6 @@ class WriteReceipt(Script[Receipt]):
     """None if no acts are kept."""
     retention: int
     """Seconds for which acts are kept."""
+
+
+SCRIPTS: Final = (BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure)

@@ -15,17 +15,13 @@ import orjson
 
 from palaver.config.settings import Settings
 from palaver.errors import FieldError, Refused, UnknownAgent, UnknownConversation
-from palaver.store.access.api_keys import ApiKeys
-from palaver.store.access.audit import AuditLog
-from palaver.store.agents.agents import Agents
-from palaver.store.conversations.conversations import Conversations
+from palaver.store import Store
 from palaver.store.reading import records
 from palaver.store.reading.events import LogEntry
-from palaver.store.reading.usage_ledger import UsageLedger, today
+from palaver.store.reading.usage_ledger import today
 from palaver.store.redis.reach import Reach, within
 from palaver.store.redis.visits import nothing_left_out
-from palaver.store.runs.runs import Runs
-from palaver.store.sides import Part, Placed, StoreSide, exporting
+from palaver.store.sides import Placed, StoreSide, exporting
 from palaver.store.tenants.tenants import Tenant
 
 SCHEMA: Final = 1
@@ -47,24 +43,8 @@ class _Section(NamedTuple):
 class Exports:
     """Reads what tenants have."""
 
-    def __init__(
-        self,
-        runs: Runs,
-        conversations: Conversations,
-        agents: Agents,
-        usage: UsageLedger,
-        api_keys: ApiKeys,
-        audit: AuditLog,
-        part: Part[Any],
-        settings: Settings,
-    ) -> None:
-        self._runs = runs
-        self._conversations = conversations
-        self._agents = agents
-        self._usage = usage
-        self._api_keys = api_keys
-        self._audit = audit
-        self._part = part
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
         self._usage_days = timedelta(seconds=settings.usage_retention)
         self._core: Mapping[int, _Section] = {
             0: _Section(self._of_conversations, _in_log),
@@ -105,7 +85,7 @@ class Exports:
         return dict(sorted({**self._core, **more}.items()))
 
     def _of_feature(self, side: StoreSide, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
-        return side.export(self._part, tenant.tag, place)
+        return side.export(self._store.part, tenant.tag, place)
 
     def _parsed(self, cursor: str) -> tuple[int, str, Counter[str]]:
         try:
@@ -127,7 +107,7 @@ class Exports:
                 yield placed
         cursor: str | None = behind or None
         while True:
-            read = partial(self._conversations.list, {}, limit=_PAGE, cursor=cursor, order="created")
+            read = partial(self._store.conversations.list, {}, limit=_PAGE, cursor=cursor, order="created")
             page = await _as(tenant, read)
             for conversation in page.conversations:
                 own = records.cursor((records.millis(conversation.created_at), conversation.id))
@@ -140,7 +120,7 @@ class Exports:
 
     async def _log(self, tenant: Tenant, conversation_id: str, own: str, position: int) -> AsyncIterator[Placed]:
         try:
-            async with aclosing(self._runs.pages(conversation_id, after=position)) as pages:
+            async with aclosing(self._store.runs.pages(conversation_id, after=position)) as pages:
                 while page := await _as(tenant, partial(_next, pages)):
                     for entry in page:
                         event = orjson.loads(entry.to_json())
@@ -152,7 +132,7 @@ class Exports:
     async def _of_runs(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
         cursor: str | None = place or None
         while True:
-            page = await _as(tenant, partial(self._runs.list, {}, limit=_PAGE, cursor=cursor))
+            page = await _as(tenant, partial(self._store.runs.list, {}, limit=_PAGE, cursor=cursor))
             for run in page.runs:
                 own = records.cursor((records.millis(run.times.created_at), run.id))
                 yield own, {"kind": "run", "run": run.model_dump(mode="json")}
@@ -168,7 +148,7 @@ class Exports:
                 yield placed
         more = True
         while more:
-            page = await self._agents.list(tenant.tag, after=name, limit=_PAGE)
+            page = await self._store.agents.list(tenant.tag, after=name, limit=_PAGE)
             for agent in page.agents:
                 async for placed in self._versions(tenant, agent.name, agent.oldest):
                     yield placed
@@ -178,7 +158,7 @@ class Exports:
         number = newest = first
         while number <= newest:
             try:
-                agent = await self._agents.get(tenant.tag, name, number)
+                agent = await self._store.agents.get(tenant.tag, name, number)
             except UnknownAgent:
                 return
             yield f"{name}@{number}", {"kind": "agent", "agent": agent.model_dump(mode="json")}
@@ -186,7 +166,7 @@ class Exports:
 
     async def _of_usage(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
         last = today()
-        days = self._usage.read(last - self._usage_days, last, [tenant.tag])
+        days = self._store.usage.read(last - self._usage_days, last, [tenant.tag])
         while read := await _as(tenant, partial(anext, days, None)):
             day, spent = read
             if day.isoformat() > place:
@@ -198,14 +178,14 @@ class Exports:
 
     async def _of_keys(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
         """Yield what may be shown of keys: nothing that opens them, nor a digest of it."""
-        known = await self._api_keys.list(tenant.tag)
+        known = await self._store.api_keys.list(tenant.tag)
         ids = [record.id for record, _ in known]
         for record, used in known[ids.index(place) + 1 if place in ids else 0 :]:
             if not record.grant.operator:
                 yield record.id, {"kind": "key", "key": record.shown(used).model_dump(mode="json")}
 
     async def _of_acts(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
-        while page := await self._audit.read(tenant.tag, after=place, limit=_PAGE):
+        while page := await self._store.audit.read(tenant.tag, after=place, limit=_PAGE):
             for act in page:
                 yield act.id, {"kind": "act", "act": act.model_dump(mode="json")}
             place = page[-1].id

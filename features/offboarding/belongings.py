@@ -6,14 +6,17 @@ that an erasure forgets: a test compares the two.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, get_args
 
 from palaver.schemas.actions import ActionType
+from palaver.schemas.erasures import ErasedCounts
 from palaver.store.redis import keys
-from palaver.store.scripting.contracts.erasure import SharedType
 from palaver.store.sides import sides
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
+
+from .contract import SharedType
 
 LISTS_OF_RUNS: Final[tuple[str, ...]] = ("runs", *(f"runs:{status}" for status in RunStatus))
 """The lists of a tenant that its runs are in."""
@@ -23,6 +26,14 @@ UNFINISHED: Final = tuple(
 """Statuses of runs that have not ended, in the order in which they are ended: none that waits for its turn gets it
 because the one before it ends."""
 _KINDS: Final = {"idem": "idempotency_keys", "copy": "", "copied": ""}
+
+
+def counted_kinds() -> Sequence[str]:
+    """Return what receipts count: of the core, and of features. Raises ValueError for two of one name."""
+    found = [*ErasedCounts.model_fields, *(side.kind for side in sides().values() if side.kind)]
+    if twice := [kind for kind, number in Counter(found).items() if number > 1]:
+        raise ValueError(f"two features, or one and the core, count {', '.join(twice)} in receipts")
+    return found
 
 
 class Shared(NamedTuple):

@@ -7,16 +7,16 @@ from typing import Final
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver import operations
+from api.http.answers import answer
+from api.http.audit import detail
+from api.http.queries import Query
+from api.kit.streams import EventStream
+from api.native.dialect import NATIVE
+from api.native.tenants import TenantName
 from palaver.operations import Backend, Caller
 from palaver.schemas.erasures import Erasure
 
-from ..http.answers import answer
-from ..http.audit import detail
-from ..http.queries import Query
-from ..kit.streams import EventStream
-from .dialect import NATIVE
-from .tenants import TenantName
+from . import leaving
 
 LINES: Final = "text/x-ndjson"
 """A type of text: generators of clients know what to do with these."""
@@ -53,7 +53,7 @@ class ExportQuery(Query):
 async def erase_tenant(backend: Backend, caller: Caller, tenant: TenantName, query: EraseQuery) -> Response:
     """Ask again until `done`: what broke off goes on, for whoever asks. Keys of the tenant open nothing from the first
     request on, nothing is begun for it, and its runs are cancelled. For keys of operators."""
-    erasure = await operations.erase_tenant(backend, tenant, caller, query.tag)
+    erasure = await leaving.erase_tenant(backend, tenant, caller, query.tag)
     detail(done=erasure.done)
     return answer(erasure)
 
@@ -74,5 +74,5 @@ async def export_tenant(backend: Backend, caller: Caller, tenant: TenantName, qu
     The last line is of the kind `end` and counts them: without it something is missing, and a request with the `cursor`
     of the last line brings it. Your own tenant, with the scopes `runs:read` and `usage:read` besides; any one for
     operators."""
-    lines = await operations.export_tenant(backend, tenant, caller, query.cursor)
+    lines = await leaving.export_tenant(backend, tenant, caller, query.cursor)
     return EventStream(lines, backend.closing, media_type=LINES)

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
+from palaver.cli.commands import TenantVerb
 from palaver.config.exits import EX_USAGE, refuse
+from palaver.config.settings import settings
 from palaver.errors import Refused
 from palaver.schemas.erasures import Erasure
 from palaver.store import Store
-from palaver.store.offboarding.slices import erase_in_slices
 from palaver.store.tenants.tenants import NO_TENANT
+from workers.commands.user import typed_by
 
-from .user import typed_by
+from .erasures import Erasures
+from .exports import Exports
+from .slices import erase_in_slices
 
 
-async def export(store: Store, options: argparse.Namespace) -> None:
+def _of_export(parser: ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE", help="a new file [standard output]")
+
+
+async def export(store: Store, options: Namespace) -> None:
     """Write what a tenant has, a line of JSON each."""
     tenant = await store.tenants.get(options.name)
     if tenant is None:
         raise Refused("tenant_not_found", NO_TENANT)
     with _output(options.output) as file:
-        async with aclosing(store.exports.begin(tenant)) as lines:
+        async with aclosing(Exports(store, settings()).begin(tenant)) as lines:
             async for line in lines:
                 file.write(line)
         file.flush()
@@ -44,20 +52,25 @@ def _output(path: str | None) -> Iterator[BinaryIO]:
         yield file
 
 
-async def erase(store: Store, options: argparse.Namespace) -> None:
+def _of_erase(parser: ArgumentParser) -> None:
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for the name again")
+    parser.add_argument("--json", action="store_true", help="print JSON, a line for each")
+
+
+async def erase(store: Store, options: Namespace) -> None:
     """Erase a tenant, and print the receipt."""
     if not options.yes:
         print(f"All that the tenant {options.name} has goes, for ever. Type its name again: ", end="", file=sys.stderr)
         sys.stderr.flush()
         if sys.stdin.readline().strip() != options.name:
             refuse("palaver tenants: nothing was erased", 1)
-    before = None
-    async with aclosing(erase_in_slices(store.erasures, options.name, client=typed_by())) as slices:
+    before, erasures = None, store.part(Erasures)
+    async with aclosing(erase_in_slices(erasures, options.name, client=typed_by())) as slices:
         async for erasure in slices:
             if not (erasure.done or erasure == before or options.json):
                 print(_progress(erasure), file=sys.stderr)
             before = erasure
-    if left := await store.erasures.traces(erasure.tag):
+    if left := await erasures.traces(erasure.tag):
         refuse(f"palaver tenants: of {options.name} there is still {', '.join(left)}: erase it again", 1)
     print(erasure.model_dump_json() if options.json else _receipt(erasure))
 
@@ -72,3 +85,15 @@ def _receipt(erasure: Erasure) -> str:
     counts = [f"{kind.replace('_', ' ')} {number}" for kind, number in erasure.erased.model_dump().items()]
     times = f"{erasure.began_at:%Y-%m-%dT%H:%M:%SZ} to {erasure.ended_at:%Y-%m-%dT%H:%M:%SZ}"
     return f"erased {erasure.tenant} ({erasure.tag}), {times}: {', '.join(counts)}"
+
+
+VERBS: Final = (
+    TenantVerb("export", "write all that one has", "Write what a tenant has, a line of JSON each.", _of_export, export),
+    TenantVerb(
+        "erase",
+        "erase one",
+        "Erase all that a tenant has, and print the receipt. It can be repeated.",
+        _of_erase,
+        erase,
+    ),
+)

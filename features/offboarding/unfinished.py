@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.config.settings import Settings
 from palaver.errors import CorruptRecord
-from palaver.store.offboarding.belongings import LISTS_OF_RUNS, UNFINISHED, run_lists
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.runs.runs import to_cancel
-from palaver.store.scripting.contracts import EraseRuns
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.due_items import DueItem
-from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.lifecycle import RunStatus
+
+from .belongings import LISTS_OF_RUNS, UNFINISHED, run_lists
+from .contract import EraseRuns
+from .erasure_keys import erasure
 
 AT_ONCE: Final = 50
 """Runs or conversations of one script: 2 ms of Redis."""
@@ -26,11 +26,11 @@ _REASON: Final = "the tenant is being erased"
 class UnfinishedRuns:
     """Ends runs."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, due: DueIndex) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, due: DueIndex, shards: Sequence[str]) -> None:
         self._redis = redis
         self._scripts = scripts
         self._due = due
-        self._shards = all_shards(settings.shards)
+        self._shards = shards
 
     async def end(self, tag: str, by: str | None) -> int:
         """Cancel runs that have not ended, and look after those whose workers may be dead. Return the number of runs
@@ -81,6 +81,5 @@ class UnfinishedRuns:
 
 def of_runs(shard: str, tag: str, run_ids: Sequence[str], *, broken: bool = False) -> EraseRuns:
     """Return the script that erases these runs."""
-    erasure = keys.erasure(shard, tag)
-    owned, shared_lists = LISTS_OF_RUNS, run_lists(shard)
-    return EraseRuns(erasure=erasure, broken=broken, runs=tuple(run_ids), owned=owned, shared=shared_lists)
+    owned, shared_lists, counts = LISTS_OF_RUNS, run_lists(shard), erasure(shard, tag)
+    return EraseRuns(erasure=counts, broken=broken, runs=tuple(run_ids), owned=owned, shared=shared_lists)

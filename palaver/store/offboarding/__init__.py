@@ -1,1 +1,0 @@
-"""Tenants that leave: all that one has, as lines of JSON, and gone."""
