@@ -77,7 +77,7 @@ class RequiredApprovals(Strict):
 
 
 class RetryCeiling(Strict):
-    """The most that may be tried again when a call of a model or of a tool fails."""
+    """The most that may be tried again when a call of a model fails."""
 
     attempts: int | None = Field(default=None, ge=1)
     """Attempts of a call, the first one included."""

@@ -17,10 +17,7 @@ _RULE: Final = tuple(field.name for field in fields(Rule))
 _OF_TOOLS: Final = frozenset(
     {ErrorClass.TOOL_ERROR, ErrorClass.TOOL_TIMEOUT, ErrorClass.TOOL_INTERRUPTED, ErrorClass.TOOL_DENIED}
 )
-_NO_TOOLS: Final = (
-    "these rules are for calls of models: a tool declares its own, @tool(retry=…), and the field tools says the most"
-    " that those may allow"
-)
+_NO_TOOLS: Final = "these rules are for calls of models: a tool declares its own, @tool(retry=…)"
 
 
 def load_policies(path: Path | None) -> Mapping[str, RetryPolicy]:
@@ -57,12 +54,12 @@ def _policy(name: str, table: Any) -> RetryPolicy:
 
 
 def policy_of_agent(value: object) -> RetryPolicy:
-    """A policy that somebody writes for an agent, whose model calls have one.
+    """The policy of an agent for its model calls, as a request gives it or as it is stored.
 
     Raises:
         ConfigurationError: it does not fit, or has a rule for a class that only calls of tools have.
     """
-    parsed = RetryPolicy.parse(value)
+    parsed = RetryPolicy.parse(value, stored=True)
     for error_class in sorted(_OF_TOOLS & parsed.rules.keys()):
         raise ConfigurationError(_NO_TOOLS, pointer=f"/rules/{error_class}")
     return parsed

@@ -12,16 +12,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Final, Literal, Self, TypeVar, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 from palaver.errors.exceptions import ConfigurationError
 from palaver.errors.failure import Failure
 from palaver.errors.vocabulary import ErrorClass
-from palaver.steps.ceiling import CEILING, MAX_SECONDS, UNLIMITED, Ceiling, whole_attempts, within
 from palaver.steps.verdicts import GiveUp, Postpone, RetryAfter
 from palaver.vocabulary.lifecycle import StopReason
 
-_T = TypeVar("_T")
 Jitter = Literal["full", "equal", "none"]
 """The way a back-off is randomised: over its full length, over its upper half, or not at all."""
 Then = Literal["fail", "fallback_model"]
@@ -33,6 +31,10 @@ never shortened: an early caller would be refused again."""
 FALLBACK_AFTER: Final = 0.1
 """The share of its patience that a step waits for its own model if it may go on with another one: a minute by default,
 which is longer than a restart."""
+
+MAX_ATTEMPTS: Final = 100
+MAX_SECONDS: Final = 86_400.0
+"""Upper bounds of the values in a policy. Clients send policies with their runs, and every run must end."""
 
 _AT_MOST: Final = {"bad_model_response": 2}
 """Attempts of a step whose failure is most likely the same each time, whatever the rule of its class says, by the code:
@@ -69,11 +71,13 @@ class Rule:
     then: Then = "fail"
 
     def __post_init__(self) -> None:
-        whole_attempts(self.attempts)
-        within("first", self.first, 0, MAX_SECONDS)
-        within("factor", self.factor, 1, 100)
-        within("max_delay", self.max_delay, self.first, MAX_SECONDS)
-        within("retry_after_cap", self.retry_after_cap, 0, MAX_SECONDS)
+        if not isinstance(self.attempts, int):
+            raise ConfigurationError(f"must be a whole number, not {self.attempts!r:.40}", pointer="/attempts")
+        _within("attempts", self.attempts, 1, MAX_ATTEMPTS)
+        _within("first", self.first, 0, MAX_SECONDS)
+        _within("factor", self.factor, 1, 100)
+        _within("max_delay", self.max_delay, self.first, MAX_SECONDS)
+        _within("retry_after_cap", self.retry_after_cap, 0, MAX_SECONDS)
         _known("jitter", self.jitter, get_args(Jitter))
         _known("then", self.then, get_args(Then))
 
@@ -104,13 +108,11 @@ class RetryPolicy:
     """The time from the start of the first attempt to the start of the last one. No attempt begins later."""
     patience: timedelta = timedelta(minutes=10)
     """The time that a step waits for the end of an outage: that costs it no attempt, and none of ``max_elapsed``."""
-    tools: Ceiling = UNLIMITED
-    """The most that the policies of a run's tools may allow, if this is the run's."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
-        within("max_elapsed", self.max_elapsed.total_seconds(), 0, MAX_SECONDS)
-        within("patience", self.patience.total_seconds(), 0, MAX_SECONDS)
+        _within("max_elapsed", self.max_elapsed.total_seconds(), 0, MAX_SECONDS)
+        _within("patience", self.patience.total_seconds(), 0, MAX_SECONDS)
 
     def decide(
         self,
@@ -162,22 +164,21 @@ class RetryPolicy:
         """This policy, completed with the rules of ``base`` for all classes that this policy does not name."""
         return replace(self, rules={**base.rules, **self.rules})
 
-    def below(self, ceiling: Ceiling) -> RetryPolicy:
-        """This policy, with no more than the ceiling allows. Waits for the store are nobody's retries."""
-        if ceiling == UNLIMITED:
-            return self
+    def below(self, *, attempts: int | None, max_elapsed: float | None, patience: float | None) -> RetryPolicy:
+        """This policy with no more than the given limits, times in seconds; None is no limit. Retries of a store that
+        is away are not limited."""
         rules = {
             error_class: rule
-            if ceiling.attempts is None or error_class is ErrorClass.STORAGE
-            else replace(rule, attempts=min(rule.attempts, ceiling.attempts))
+            if attempts is None or error_class is ErrorClass.STORAGE
+            else replace(rule, attempts=min(rule.attempts, attempts))
             for error_class, rule in self.rules.items()
         }
-        times: dict[str, Any] = {
-            name: timedelta(seconds=min(getattr(self, name).total_seconds(), most))
-            for name in _TIMES
-            if (most := getattr(ceiling, name)) is not None
-        }
-        return replace(self, rules=rules, **times)
+        return replace(
+            self,
+            rules=rules,
+            max_elapsed=_shorter(self.max_elapsed, max_elapsed),
+            patience=_shorter(self.patience, patience),
+        )
 
     def falls_back(self, failure: Failure) -> bool:
         """Tell whether the run continues with its next model once this failure is no longer retried."""
@@ -185,21 +186,21 @@ class RetryPolicy:
         return rule is not None and rule.then == "fallback_model"
 
     @classmethod
-    def parse(cls, value: object) -> Self:
+    def parse(cls, value: object, *, stored: bool = False) -> Self:
         """A policy from JSON or TOML: ``{"patience": 60, "rules": {"timeout": {"attempts": 3}}}``.
 
-        Times are in seconds; a field that is left out has its default, a class that is not named fails. Raises
-        ConfigurationError: it points at the wrong value and names the nearest right one.
+        Times are in seconds; a field that is left out has its default, a class that is not named fails. In a
+        policy that is ``stored`` with an agent, ``tools`` is ignored: older versions had it. Raises ConfigurationError:
+        it points at the wrong value and names the nearest right one.
         """
-        table = _table(value, FIELDS)
+        table = _table(value, (*FIELDS, "tools") if stored else FIELDS)
         rules = _table(table.get("rules", {}), tuple(ErrorClass), pointer="/rules")
         times = {name: table[name] for name in _TIMES if name in table}
         for name, seconds in times.items():
-            within(name, seconds, 0, MAX_SECONDS)
+            _within(name, seconds, 0, MAX_SECONDS)
         return cls(
-            {ErrorClass(name): _made(Rule, rule, _OF_A_RULE, f"/rules/{name}") for name, rule in rules.items()},
+            {ErrorClass(name): _rule(rule, f"/rules/{name}") for name, rule in rules.items()},
             **{name: timedelta(seconds=seconds) for name, seconds in times.items()},
-            tools=_made(Ceiling, table.get("tools", {}), CEILING, "/tools"),
         )
 
     def dump(self) -> dict[str, Any]:
@@ -208,24 +209,33 @@ class RetryPolicy:
         return {
             "max_elapsed": self.max_elapsed.total_seconds(),
             **({} if usual else {"patience": self.patience.total_seconds()}),
-            **({} if self.tools == UNLIMITED else {"tools": self.tools.dump()}),
             "rules": {name.value: asdict(rule) for name, rule in self.rules.items()},
         }
 
 
 _TIMES: Final = ("max_elapsed", "patience")
-FIELDS: Final = (*_TIMES, "tools", "rules")
+FIELDS: Final = (*_TIMES, "rules")
 """The fields of a policy."""
 _OF_A_RULE: Final = tuple(entry.name for entry in fields(Rule))
 
 
-def _made(kind: Callable[..., _T], value: object, names: Collection[str], pointer: str) -> _T:
-    """What ``kind`` makes of the fields of a table."""
-    table = _table(value, names, pointer)
+def _rule(value: object, pointer: str) -> Rule:
+    table = _table(value, _OF_A_RULE, pointer)
     try:
-        return kind(**table)
+        return Rule(**table)
     except ConfigurationError as error:
         raise ConfigurationError(error.reason, pointer=pointer + error.pointer) from None
+
+
+def _shorter(time: timedelta, most: float | None) -> timedelta:
+    return time if most is None else timedelta(seconds=min(time.total_seconds(), most))
+
+
+def _within(name: str, value: object, low: float, high: float) -> None:
+    """Raise ConfigurationError unless ``value`` is a number from ``low`` to ``high``."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        reason = f"must be a number from {low:g} to {high:g}, not {value!r:.40}"
+        raise ConfigurationError(reason, pointer=f"/{name}")
 
 
 def _table(value: object, names: Collection[str], pointer: str = "") -> Mapping[str, Any]:

@@ -15,7 +15,6 @@ from typing import Final
 from palaver.errors.failure import Failure
 from palaver.errors.finding import ToolFinding
 from palaver.errors.vocabulary import ErrorClass
-from palaver.steps.ceiling import UNLIMITED, Ceiling
 from palaver.steps.retry import RetryPolicy, Rule
 from palaver.steps.verdicts import GiveUp, RetryAfter
 
@@ -47,14 +46,11 @@ class ToolPolicy:
     idempotent: bool
     own: RetryPolicy | None = None
     """The one that the tool declares."""
-    ceiling: Ceiling = UNLIMITED
-    """The most that the run allows."""
 
     @property
     def rules(self) -> RetryPolicy:
-        """All of its rules, below the ceiling. Whether one holds depends on what has failed."""
-        rules = (self.own or self.kind).over(self.kind).over(SERVICE_CALL) if self._tries_again else self.kind
-        return rules.below(self.ceiling)
+        """All of its rules. Whether one holds depends on what has failed."""
+        return (self.own or self.kind).over(self.kind).over(SERVICE_CALL) if self._tries_again else self.kind
 
     @property
     def _tries_again(self) -> bool:

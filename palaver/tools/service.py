@@ -86,8 +86,6 @@ def _check_policy(retry: object) -> None:
             raise ConfigurationError(f"retry: no call of a tool fails with {error_class}; there are: {known}")
         if rule.then != "fail":
             raise ConfigurationError(f"retry: {error_class}: a tool has no fallback model")
-    if "tools" in retry.dump():
-        raise ConfigurationError("retry: tools is for the policy of a run")
 
 
 def _check_errors(errors: object) -> None:

@@ -206,13 +206,14 @@ async def test_its_own_exceptions_have_the_classes_that_it_declares(worker: Work
     assert shown.startswith("RETRY rate_limited: rate_limited: The tool's service asks for fewer requests.; again in 3")
 
 
-async def test_the_operators_ceiling_holds_for_tools(worker: Worker) -> None:
+async def test_the_policy_of_a_run_is_about_its_model_and_not_about_its_tools(worker: Worker) -> None:
     crm = Crm(*[refused() for _ in range(9)])
-    its = crm.tool(retry=RetryPolicy({ErrorClass.CONNECTION: Rule(attempts=9)}))
+    its = crm.tool(retry=RetryPolicy({ErrorClass.CONNECTION: Rule(attempts=3)}))
+    of_run = {"rules": {"connection": {"attempts": 1}}, "max_elapsed": 0, "tools": {"attempts": 2}}
     async with worker(its) as tools:
-        _, (call,) = await tools.ask(its, retry={"tools": {"attempts": 2}})
+        _, (call,) = await tools.ask(its, retry=of_run)
         await tools.follow(call)
-    assert crm.calls == 2
+    assert crm.calls == 3
 
 
 async def test_a_service_that_asks_to_wait_is_left_alone_by_all_its_tools(worker: Worker, redis: Any) -> None:

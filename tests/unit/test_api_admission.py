@@ -148,6 +148,7 @@ async def test_an_input_that_says_nothing_is_refused(given: object) -> None:
         ({"tools": ["clock", "clock"]}, "duplicate_tool", "/agent/tools/1", "before"),
         ({"fallbacks": ["fake/a", "fak/b"]}, "unknown_provider", "/agent/fallbacks/1", "did you mean 'fake'?"),
         ({"retry": "patiently"}, "unknown_policy", "/agent/retry", "did you mean 'patient'?"),
+        ({"retry": {"tools": {"attempts": 2}}}, "invalid_policy", "/agent/retry/tools", "a tool declares its own"),
         ({"retry": {"rules": {"timout": {}}}}, "invalid_policy", "/agent/retry/rules/timout", "did you mean timeout?"),
         (
             {"retry": {"rules": {"timeout": {"attempts": 0}}}},

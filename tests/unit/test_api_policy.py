@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from palaver.config.settings import Settings
-from palaver.steps.ceiling import Ceiling
 from palaver.steps.retry import RetryPolicy
 from palaver.tools import tool
 from tests.unit.api_world import SETTINGS, World, assert_problem, world
@@ -132,7 +131,6 @@ CEILINGS: dict[str, Any] = {
         ({"tools": [], "retry": {"rules": {"timeout": {"attempts": 4}, "connection": {"attempts": 3}}}}, {},
          "/agent/retry/rules/timeout/attempts"),
         ({"tools": [], "retry": {"patience": 31}}, {}, "/agent/retry/patience"),
-        ({"tools": [], "retry": {"tools": {"attempts": 4}}}, {}, "/agent/retry/tools/attempts"),
         ({"tools": [], "retry": "patient"}, {}, "/agent/retry/rules/rate_limited/attempts"),
     ],
 )  # fmt: skip
@@ -148,7 +146,7 @@ async def test_limits_that_are_left_out_are_those_of_the_rules_and_the_strictest
         assert run["agent"]["max_steps"] == 40
         assert run["budget"] == {"tokens": 10, "cost_usd": None, "tool_calls": 5, "seconds": 60}
         policy = RetryPolicy.parse(run["agent"]["retry"])
-        assert policy.tools == Ceiling(attempts=3, patience=30)
+        assert "tools" not in run["agent"]["retry"]
         assert {name.value: rule.attempts for name, rule in policy.rules.items()} == {
             "rate_limited": 3, "provider_error": 3, "connection": 3, "timeout": 3, "storage": 10,
         }  # fmt: skip
@@ -355,9 +353,9 @@ async def test_a_retry_that_brings_an_agent_is_held_to_it_as_a_submit_is() -> No
 async def test_a_retry_policy_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parse, parsed = RetryPolicy.parse, []
 
-    def counted(value: object) -> RetryPolicy:
+    def counted(value: object, **options: bool) -> RetryPolicy:
         parsed.append(value)
-        return parse(value)
+        return parse(value, **options)
 
     given = {"rules": {"timeout": {"attempts": 3}}}
     async with world(rules={"r": {"retry": {"attempts": 5}}}, tools=TOOLS) as api:

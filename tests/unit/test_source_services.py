@@ -39,7 +39,7 @@ _WRONG = {
     "retry.rules.timeout = { attempts = 0 }": "retry: /rules/timeout/attempts",
     "retry.rules.context_window = { attempts = 2 }": "retry: no call of a tool fails with context_window",
     'retry.rules.timeout = { then = "fallback_model" }': "retry: timeout: a tool has no fallback model",
-    "retry.tools = { attempts = 1 }": "retry: tools is for the policy of a run",
+    "retry.tools = { attempts = 1 }": "retry: /tools: no such name: 'tools'",
     'errors = { "409" = "rate_limted" }': "errors: 409: there is no class 'rate_limted'; did you mean 'rate_limited'?",
     'errors = { "409" = "stuck" }': "errors: 409: there is no class 'stuck'",
     'errors = { Conflict = "rate_limited" }': "errors.Conflict",

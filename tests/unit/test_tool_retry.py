@@ -14,7 +14,6 @@ from palaver.config.providers import Limits
 from palaver.errors import ConfigurationError, ErrorClass, Failure, RetryableToolError, ToolError
 from palaver.errors.finding import ToolFinding
 from palaver.errors.vocabulary import TOOL_CLASSES
-from palaver.steps.ceiling import Ceiling
 from palaver.steps.retry import TOOL_CALL, RetryPolicy, Rule
 from palaver.steps.tool_retry import SERVICE_CALL, ToolPolicy
 from palaver.steps.verdicts import GiveUp, RetryAfter
@@ -64,16 +63,6 @@ def test_a_class_that_is_named_is_retried_also_if_it_is_not_by_default() -> None
     named = RetryPolicy({ErrorClass.NOT_FOUND: Rule(attempts=3), ErrorClass.TOOL_TIMEOUT: Rule(attempts=2)})
     assert attempts(ToolPolicy(TOOL_CALL, False, named), finding("not_found", sent=True)) == 3
     assert attempts(ToolPolicy(TOOL_CALL, False, named), finding("tool_timeout", sent=True)) == 2
-
-
-def test_the_ceiling_is_the_most() -> None:
-    unsent = finding("connection", sent=False)
-    own = RetryPolicy({ErrorClass.CONNECTION: Rule(attempts=9)})
-    assert attempts(ToolPolicy(TOOL_CALL, False, own, Ceiling(attempts=2)), unsent) == 2
-    assert attempts(ToolPolicy(TOOL_CALL, False, own, Ceiling(attempts=20)), unsent) == 9
-    late = ToolPolicy(TOOL_CALL, True, None, Ceiling(max_elapsed=5)).decide(unsent, 1, 6)
-    assert isinstance(late, GiveUp)
-    assert ToolPolicy(TOOL_CALL, True, None, Ceiling(patience=3)).rules.patience.total_seconds() == 3
 
 
 @pytest.mark.parametrize(
@@ -174,7 +163,6 @@ def test_with_the_default_policy_a_single_request_is_taken_once_at_most(program:
         ({"retry": {"attempts": 3}}, "retry: a RetryPolicy"),
         ({"retry": RetryPolicy({ErrorClass.STUCK: Rule()})}, "no call of a tool fails with stuck; there are: rate_lim"),
         ({"retry": RetryPolicy({ErrorClass.TIMEOUT: Rule(then="fallback_model")})}, "a tool has no fallback model"),
-        ({"retry": RetryPolicy(tools=Ceiling(attempts=1))}, "tools is for the policy of a run"),
         ({"errors": [ValueError]}, "errors: a mapping such as"),
         ({"errors": {"ValueError": ErrorClass.TIMEOUT}}, "errors: 'ValueError' is no class of exceptions"),
         ({"errors": {ValueError: ErrorClass.INTERNAL}}, "errors: ValueError: a call fails with one of rate_limited"),
@@ -214,16 +202,10 @@ def test_a_declaration_shows_it_and_has_no_more_than_before_without() -> None:
     assert declarations_in(newer)[0] == its
 
 
-def test_a_run_may_say_the_most_for_its_tools() -> None:
-    policy = RetryPolicy.parse({"tools": {"attempts": 2, "patience": 5}})
-    assert policy.tools == Ceiling(attempts=2, patience=5)
-    assert RetryPolicy.parse(policy.dump()) == policy
-    assert "tools" not in RetryPolicy().dump()
-    for wrong, pointer in (({"attempts": 0}, "/tools/attempts"), ({"patienc": 1}, "/tools/patienc")):
-        with pytest.raises(ConfigurationError) as refusal:
-            RetryPolicy.parse({"tools": wrong})
-        assert refusal.value.pointer == pointer
-    assert Ceiling(attempts=3).below(Ceiling(attempts=2, patience=9)) == Ceiling(attempts=2, patience=9)
+def test_limits_for_tools_that_an_older_version_stored_are_ignored() -> None:
+    stored = RetryPolicy.parse({"patience": 5, "tools": {"attempts": 2, "patience": 5}}, stored=True)
+    assert stored == RetryPolicy.parse({"patience": 5})
+    assert "tools" not in stored.dump()
 
 
 def test_the_tools_own_word_is_its_failure() -> None:

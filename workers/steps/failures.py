@@ -98,7 +98,7 @@ def _own(policy: RetryPolicy, lease: Lease) -> RetryPolicy:
     """The policy of the step kind, behind the rules of the run: the API has replaced their name by them."""
     if lease.agent.retry is None or not lease.kind.asks_model:
         return policy
-    return RetryPolicy.parse(lease.agent.retry).over(policy)
+    return RetryPolicy.parse(lease.agent.retry, stored=True).over(policy)
 
 
 def _given_up(judged: GiveUp, lease: Lease, policy: RetryPolicy) -> Verdict:

@@ -61,10 +61,5 @@ def _told(judged: GiveUp, attempt: Attempt) -> Continue:
 
 
 def _policy(tool: ToolDeclaration, attempt: Attempt, kind: RetryPolicy) -> ToolPolicy:
-    """The policy of a tool over that of the step's ``kind``, below what the run allows."""
-    own = None if tool.retry is None else RetryPolicy.parse(tool.retry)
-    of_run = attempt.lease.agent.retry
-    ceiling = None if of_run is None else RetryPolicy.parse(of_run).tools
-    return (
-        ToolPolicy(kind, tool.idempotent, own) if ceiling is None else ToolPolicy(kind, tool.idempotent, own, ceiling)
-    )
+    """The policy of a tool over that of the step's ``kind``."""
+    return ToolPolicy(kind, tool.idempotent, None if tool.retry is None else RetryPolicy.parse(tool.retry))

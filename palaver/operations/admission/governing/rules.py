@@ -7,7 +7,7 @@ gets what the rule demands.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from palaver.config.policy import PolicyRule, RequiredApprovals, RetryCeiling, fits
@@ -18,7 +18,6 @@ from palaver.schemas.actions import Approvals
 from palaver.schemas.json_pointers import pointer
 from palaver.schemas.mcp_servers import OF_ALL, all_of, covers, may_fit
 from palaver.schemas.models import AgentSpec, Budget
-from palaver.steps.ceiling import MAX_ATTEMPTS, MAX_SECONDS, Ceiling
 from palaver.steps.retry import MODEL_CALL, RetryPolicy
 from palaver.vocabulary.limits import limit_of
 
@@ -166,10 +165,6 @@ def _retry_faults(subject: Subject, name: str, ceiling: RetryCeiling | None) -> 
         most = getattr(ceiling, field)
         if most is not None and field in given and getattr(policy, field).total_seconds() > most:
             yield subject.fault(f"/agent/retry/{field}", f"{why}: {most:g}")
-    for field, tried in policy.tools.dump().items():
-        most = getattr(ceiling, field)
-        if most is not None and tried > most:
-            yield subject.fault(f"/agent/retry/tools/{field}", f"{why}: {most:g}")
 
 
 def _asked_for(required: RequiredApprovals, subject: Subject) -> tuple[str, ...]:
@@ -249,22 +244,13 @@ def _budget(budget: Budget | None, ceilings: list[Budget]) -> Budget | None:
 
 
 def _retry(subject: Subject, ceilings: list[RetryCeiling]) -> Any:
-    """Return the agent's policy for retries, with no more than the ceilings allow, nor for its tools. Waits for the
-    store are nobody's retries."""
+    """Return the agent's policy for retries of model calls, with no more than the ceilings allow."""
     if not ceilings:
         return subject.agent.retry
     before = policy = MODEL_CALL if subject.retry is None else subject.retry.over(MODEL_CALL)
-    for limits in ceilings:
-        ceiling = _below_bounds(limits)
-        policy = replace(policy.below(ceiling), tools=policy.tools.below(ceiling))
+    for ceiling in ceilings:
+        policy = policy.below(**dict(ceiling))
     return subject.agent.retry if policy == before else policy.dump()
-
-
-def _below_bounds(limits: RetryCeiling) -> Ceiling:
-    """Return the ceiling of a rule, which may be higher than a policy goes."""
-    bounds = Ceiling(MAX_ATTEMPTS, MAX_SECONDS, MAX_SECONDS)
-    lower = {name: min(most, getattr(bounds, name)) for name, most in limits if most is not None}
-    return Ceiling(**lower)
 
 
 def _listed(patterns: Iterable[str] | None) -> str:

@@ -41,6 +41,9 @@ def _policy_faults(tree: AgentTree, policies: Collection[str]) -> Iterator[Fault
         yield UnknownName("/agent/retry", "unknown_policy", why, given, policies)
     elif isinstance(tree.retry, ConfigurationError):
         yield FieldError(f"/agent/retry{tree.retry.pointer}", "invalid_policy", tree.retry.reason)
+    elif isinstance(given, dict) and "tools" in given and tree.agent.version is None:
+        # An agent that an older version has stored keeps it, without effect.
+        yield FieldError("/agent/retry/tools", "invalid_policy", "is no field: a tool declares its own, @tool(retry=…)")
 
 
 def _extra_body_faults(agent: AgentSpec) -> Iterator[FieldError]:
