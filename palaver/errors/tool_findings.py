@@ -39,21 +39,21 @@ _OWN_POOL: Final = "pool_timeout"
 
 
 def find_failure(
-    error: BaseException, told: ours.ToolFailure, errors: Mapping[type[Exception], ErrorClass] | None = None
+    error: BaseException, failed: ours.ToolFailure, errors: Mapping[type[Exception], ErrorClass] | None = None
 ) -> ToolFinding:
-    """Judge what a tool raised. ``told`` is that for the model, in words that are safe; ``errors`` are the classes that
-    the tool itself declares for its exceptions.
+    """Judge what a tool raised. ``failed`` says it to the model, in words that are safe; ``errors`` are the classes
+    that the tool itself declares for its exceptions.
 
     Never raises, whatever the exception does when it is looked at.
     """
     try:
-        return _found(error, told, errors or {})
+        return _found(error, failed, errors or {})
     except BaseException:
-        return ToolFinding(_failure(_C.TOOL_ERROR, str(told)), sent=True)
+        return ToolFinding(_failure(_C.TOOL_ERROR, str(failed)), sent=True)
 
 
-def _found(error: BaseException, told: ours.ToolFailure, errors: Mapping[type[Exception], ErrorClass]) -> ToolFinding:
-    message = str(told)
+def _found(error: BaseException, failed: ours.ToolFailure, errors: Mapping[type[Exception], ErrorClass]) -> ToolFinding:
+    message = str(failed)
     declared = next((errors[kind] for kind in type(error).__mro__ if kind in errors), None)
     if declared is not None:
         wait = getattr(error, "retry_after", None)
@@ -61,9 +61,9 @@ def _found(error: BaseException, told: ours.ToolFailure, errors: Mapping[type[Ex
         # Who asks for fewer requests has not taken this one.
         return ToolFinding(failure, sent=declared is not _C.RATE_LIMITED)
     if isinstance(error, ours.ToolFailure):
-        judged = classify(told, source="tool")
+        failure = classify(failed, source="tool")
         # The tool itself says with a RetryableToolError that nothing has happened.
-        return ToolFinding(judged, sent=not judged.retryable)
+        return ToolFinding(failure, sent=not failure.retryable)
     if not isinstance(error, Exception):
         return ToolFinding(_failure(_C.TOOL_ERROR, message), sent=True)
     alone = not isinstance(error, ExceptionGroup)
@@ -113,13 +113,13 @@ def find_answer(
 ) -> ToolFinding:
     """The facts about an answer of HTTP that is no success. ``sent`` if the request may have been taken; ``declared``
     is the class that somebody who knows the service has for it."""
-    judged = classify_response(status, body, headers, source="tool")
-    error_class = judged.error_class
+    answer = classify_response(status, body, headers, source="tool")
+    error_class = answer.error_class
     if error_class in _OF_MODELS or error_class not in TOOL_CLASSES or status == _CONFLICT:
         error_class = _C.INVALID_REQUEST
     error_class = declared or error_class
     # Not the service's own code, which may be about one customer: others that wait for the service are told this one.
-    failure = _failure(error_class, message, code=f"http_{status}", retry_after=judged.retry_after)
+    failure = _failure(error_class, message, code=f"http_{status}", retry_after=answer.retry_after)
     sign = sign_of_outage(_at_service(failure, status))
     return ToolFinding(
         failure,

@@ -1,4 +1,5 @@
-"""The decision on a failed call of a tool: whether it is tried again, by which rule, and what the model reads if not.
+"""The policy for the failures of a step, and the decision on a failed call of a tool: whether it is tried again, by
+which rule, and what the model reads if not.
 
 A call that is not idempotent is tried again only where the tool's own policy allows it: without one nobody has said
 that the tool is a single request, and one that made two of them has acted by the time the second one fails. With one,
@@ -10,13 +11,14 @@ from __future__ import annotations
 import random as _random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, overload
 
 from palaver.errors.failure import Failure
 from palaver.errors.finding import ToolFinding
 from palaver.errors.vocabulary import ErrorClass
 from palaver.steps.retry import RetryPolicy, Rule
 from palaver.steps.verdicts import GiveUp, RetryAfter
+from palaver.tools.declared import ToolDeclaration
 
 _SERVICE_RULE: Final = Rule(attempts=4, first=0.5, max_delay=15)
 
@@ -37,12 +39,29 @@ _IN_DOUBT: Final = "It may or may not have taken effect."
 _NOT_TAKEN: Final = "The service has not taken the call."
 
 
+@overload
+def policy_for(step: RetryPolicy, tool: None, run: object) -> RetryPolicy: ...
+@overload
+def policy_for(step: RetryPolicy, tool: ToolDeclaration, run: object) -> ToolPolicy: ...
+def policy_for(step: RetryPolicy, tool: ToolDeclaration | None, run: object) -> RetryPolicy | ToolPolicy:
+    """The policy for the failures of a step. ``step`` is the one of its decorator, which has the rules that nothing
+    more specific has.
+
+    For a call of ``tool``: the rules of its ``@tool(retry=…)`` come first, then those of the decorator, then
+    `SERVICE_CALL`. For a call of a model: those of the ``run``, as they are stored with its agent, then those of the
+    decorator.
+    """
+    if tool is not None:
+        return ToolPolicy(step, tool.idempotent, None if tool.retry is None else RetryPolicy.parse(tool.retry))
+    return step if run is None else RetryPolicy.parse(run, stored=True).over(step)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
     """The policy for the calls of one tool."""
 
-    kind: RetryPolicy
-    """The one of the step's kind."""
+    step: RetryPolicy
+    """The one of the step's decorator."""
     idempotent: bool
     own: RetryPolicy | None = None
     """The one that the tool declares."""
@@ -50,7 +69,7 @@ class ToolPolicy:
     @property
     def rules(self) -> RetryPolicy:
         """All of its rules. Whether one holds depends on what has failed."""
-        return (self.own or self.kind).over(self.kind).over(SERVICE_CALL) if self._tries_again else self.kind
+        return (self.own or self.step).over(self.step).over(SERVICE_CALL) if self._tries_again else self.step
 
     @property
     def _tries_again(self) -> bool:
@@ -75,10 +94,10 @@ class ToolPolicy:
         """Try a call that failed again, or give it up, as `RetryPolicy.decide`."""
         reason = self.reason(finding)
         failure = replace(finding.failure, retryable=reason is not None)
-        judged = self.rules.decide(failure, attempt, elapsed, random=random)
-        if isinstance(judged, RetryAfter):
-            return replace(judged, rule=reason)
-        return replace(judged, failure=self.noted(judged.failure, sent=finding.sent))
+        verdict = self.rules.decide(failure, attempt, elapsed, random=random)
+        if isinstance(verdict, RetryAfter):
+            return replace(verdict, rule=reason)
+        return replace(verdict, failure=self.noted(verdict.failure, sent=finding.sent))
 
     def noted(self, failure: Failure, *, sent: bool) -> Failure:
         """Return the failure with what it means for the effects of the call, for the model."""

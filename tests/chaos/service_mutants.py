@@ -60,9 +60,9 @@ SERVICE_MUTANTS: Final = by_name(
     _mutant(
         "an outage that sends again what may have been taken",
         _CONTRACT,
-        "workers/steps/tool_failures.py",
-        "    if out is not None and policy.reason(finding) is not None:\n",
-        "    if out is not None:\n",
+        "workers/steps/service_permit.py",
+        "            if outage is not None and verdict.failure.retryable:\n",
+        "            if outage is not None:\n",
     ),
     _mutant(
         "a call that met an outage and says it never began",
@@ -74,9 +74,9 @@ SERVICE_MUTANTS: Final = by_name(
     _mutant(
         "a service that asks one worker to wait and no other",
         _CONTRACT,
-        "workers/steps/tool_failures.py",
-        "        judged = await service.apply(finding, judged)\n",
-        "        pass\n",
+        "workers/steps/service_permit.py",
+        "            return await self._limiter.leave_alone(self._lease, self._key, failure.retry_after, verdict)\n",
+        "            return verdict\n",
     ),
     _mutant(
         "a service that has the limits of a provider of its name",
@@ -89,8 +89,8 @@ SERVICE_MUTANTS: Final = by_name(
         "a customer's words for all that wait",
         _CONTRACT,
         "workers/steps/service_permit.py",
-        "            _for_all(finding.failure),\n",
-        "            finding.failure,\n",
+        "_for_all(failure), self._probes",
+        "failure, self._probes",
     ),
 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -12,15 +11,18 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, RetryableToolError
-from palaver.steps.retry import RetryPolicy, Rule
+from palaver.steps.retry import TOOL_CALL, RetryPolicy, Rule
 from palaver.store import Store
 from palaver.store.redis import keys, provider_keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts.providers import Admitted
 from palaver.tools import Tool, tool
+from palaver.vocabulary.step_kinds import TOOL
 from tests.contract.store_driver import StoreDriver
 from tests.contract.tool_worker import ToolWorker, tool_worker
-from workers.steps.registry import handler_of
+from workers.steps import registry
+from workers.steps.registry import step
+from workers.steps.step_functions import call_tool
 
 ONE, TWO = Reach("0000m1"), Reach("0000m2")
 INTERVAL = 1.0
@@ -105,29 +107,40 @@ async def test_what_was_not_taken_is_tried_again_and_says_by_which_rule(worker: 
     assert crm.calls == 4
 
 
+LATE = httpx.ReadTimeout("late")
+TWICE = {error_class: Rule(attempts=2) for error_class in (ErrorClass.TOOL_ERROR, ErrorClass.TIMEOUT)}
+FOUR_TIMES = RetryPolicy({ErrorClass.TIMEOUT: Rule(attempts=4)})
+
+
 @pytest.mark.parametrize(
-    ("options", "error", "rule", "calls"),
+    ("of_step", "of_tool", "error", "calls"),
     [
-        ({}, RetryableToolError("again"), ErrorClass.TOOL_ERROR, 2),
-        ({"idempotent": True}, httpx.ReadTimeout("late"), ErrorClass.TIMEOUT, 2),
-        (
-            {"retry": RetryPolicy({ErrorClass.TIMEOUT: Rule(attempts=4)})},
-            httpx.ReadTimeout("late"),
-            ErrorClass.TIMEOUT,
-            4,
-        ),
-        # A rule of the kind is no word on whether a call may be made twice.
-        ({}, httpx.ReadTimeout("late"), ErrorClass.TIMEOUT, 1),
+        (TOOL_CALL, {}, RetryableToolError("again"), 3),
+        (RetryPolicy(TWICE), {}, RetryableToolError("again"), 2),
+        (RetryPolicy(), {}, RetryableToolError("again"), 1),
+        (TOOL_CALL, {"idempotent": True}, LATE, 4),
+        (RetryPolicy(TWICE), {"idempotent": True}, LATE, 2),
+        # The policy of the tool goes first.
+        (RetryPolicy(TWICE), {"retry": FOUR_TIMES}, LATE, 4),
+        (RetryPolicy(TWICE), {"retry": RetryPolicy(TWICE)}, LATE, 2),
+        (RetryPolicy(TWICE), {"retry": RetryPolicy()}, LATE, 1),
+        # That of the step does not say that a call may be made twice.
+        (RetryPolicy(TWICE), {}, LATE, 1),
     ],
 )
-async def test_what_stands_in_the_decorator_is_what_happens(
-    worker: Worker, options: dict[str, Any], error: BaseException, rule: ErrorClass, calls: int
+async def test_what_stands_in_the_decorators_is_what_happens(
+    worker: Worker,
+    monkeypatch: pytest.MonkeyPatch,
+    of_step: RetryPolicy,
+    of_tool: dict[str, Any],
+    error: BaseException,
+    calls: int,
 ) -> None:
     crm = Crm(*[error] * 9)
-    its = crm.tool(**options)
-    stands_there = RetryPolicy({rule: Rule(attempts=2)})
+    its = crm.tool(**of_tool)
+    monkeypatch.setattr(registry, "_handlers", {})
+    step(TOOL, retry=of_step)(call_tool)
     async with worker(its) as tools:
-        tools.handler_of = lambda kind: replace(handler_of(kind), retry=stands_there)
         _, (call,) = await tools.ask(its)
         await tools.follow(call)
     assert crm.calls == calls

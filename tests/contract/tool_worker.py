@@ -38,7 +38,6 @@ class ToolWorker:
         self.driver = driver
         self.runtime = runtime
         self.limiter = runtime.limiter
-        self.handler_of = handler_of
 
     async def ask(self, tool: Tool, *ids: str, **agent: Any) -> tuple[str, list[Delivery]]:
         """A run whose model asks for calls of ``tool``, and their deliveries."""
@@ -53,7 +52,7 @@ class ToolWorker:
         """One attempt: what Flower is shown of it."""
         ids = delivery.run_id, delivery.conversation_id, delivery.step
         try:
-            return await make_attempt(self.handler_of, self.runtime, *ids)
+            return await make_attempt(handler_of, self.runtime, *ids)
         except Retry as retried:
             return f"RETRY {retried.exc}; again in {retried.when} s"
 

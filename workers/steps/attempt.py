@@ -163,8 +163,8 @@ class Attempt:
         return self.service
 
     @contextmanager
-    def calling(self, tool: ToolDeclaration, call: ToolCall) -> Iterator[None]:
-        """Around a call of a tool. One that is a step of its own is known to the trace as that."""
+    def noting_inline(self, tool: ToolDeclaration, call: ToolCall) -> Iterator[None]:
+        """Around an inline call: note it for the trace."""
         began, error = time.monotonic(), None
         try:
             yield
@@ -172,9 +172,8 @@ class Attempt:
             error = failure_of(failure).error_class
             raise
         finally:
-            if self.lease.kind.asks_model:
-                since, seconds = began - self._begun, time.monotonic() - began
-                self._notes.inline_calls.append(InlineCall(call.id, tool.name, since, seconds, error))
+            since, seconds = began - self._begun, time.monotonic() - began
+            self._notes.inline_calls.append(InlineCall(call.id, tool.name, since, seconds, error))
 
     def cut_off(self) -> Finish:
         """The verdict on an attempt that a cancel ended: the text of the model up to here stays."""

@@ -56,39 +56,41 @@ class ServicePermit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Give the place back. What a failure says of an outage is seen later."""
-        is_there = error is None or (isinstance(error, CallLeft) and error.answered)
-        if is_there and self._called:
+        """Give the place back. With a failed call, `report` does."""
+        if isinstance(error, ToolFailure):
+            return
+        if self._called and (error is None or (isinstance(error, CallLeft) and error.answered)):
             self._limiter.answered(self._lease, (self._key,), self._probes)
-        elif not isinstance(error, ToolFailure):
+        else:
             await self._limiter.forgo(self._lease, self._probes)
-        if self._admitted:
-            await self._limiter.leave(self._lease, self._key, called=self._called)
+        await self._leave()
 
-    async def met_outage(self, finding: ToolFinding) -> Wait | None:
-        """Report what a failed call says of its service; when to ask again, if that is out."""
+    async def report(self, finding: ToolFinding, verdict: RetryAfter | GiveUp) -> RetryAfter | GiveUp | Wait:
+        """Give the place of a failed call back, and tell all workers what the failure says of the service, whatever
+        becomes of this call by the ``verdict`` of its policy.
+
+        If the service is out, a call that may be tried again is to wait. If the service asks to be left alone, a call
+        that is tried again comes after that.
+        """
+        await self._leave()
+        failure, sign = finding.failure, finding.sign
         if finding.answered:
             self._limiter.answered(self._lease, (self._key,), self._probes)
-        if finding.sign is None:
+        if sign is None:
             await self._limiter.forgo(self._lease, self._probes)
-            return None
-        return await self._limiter.report_failure(
-            self._lease,
-            self._key,
-            _for_all(finding.failure),
-            self._probes,
-            of_request=finding.sign.of_request,
-        )
+        else:
+            outage = await self._limiter.report_failure(
+                self._lease, self._key, _for_all(failure), self._probes, of_request=sign.of_request
+            )
+            if outage is not None and verdict.failure.retryable:
+                return outage
+        if failure.error_class is ErrorClass.RATE_LIMITED or (failure.retry_after is not None and sign is not None):
+            return await self._limiter.leave_alone(self._lease, self._key, failure.retry_after, verdict)
+        return verdict
 
-    async def apply(self, finding: ToolFinding, verdict: RetryAfter | GiveUp) -> RetryAfter | GiveUp:
-        """If the service asks to be left alone, nobody calls it for a while, whatever becomes of this call."""
-        failure = finding.failure
-        asks = failure.error_class is ErrorClass.RATE_LIMITED or (
-            failure.retry_after is not None and finding.sign is not None
-        )
-        if not asks:
-            return verdict
-        return await self._limiter.leave_alone(self._lease, self._key, failure.retry_after, verdict)
+    async def _leave(self) -> None:
+        if self._admitted:
+            await self._limiter.leave(self._lease, self._key, called=self._called)
 
 
 def _for_all(failure: Failure) -> Failure:

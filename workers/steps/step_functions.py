@@ -153,7 +153,9 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                     )
                 )
             elif tool.inline:
-                outcome = answer(call, await make_call(attempt, tool, call, arguments), ends_run=tool.ends_run)
+                with attempt.noting_inline(tool, call):
+                    output = await make_call(attempt, tool, call, arguments)
+                outcome = answer(call, output, ends_run=tool.ends_run)
                 room -= length_of(outcome.message.content)
                 if room < 0:
                     count_exceeded("inline_results")

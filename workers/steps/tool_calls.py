@@ -130,11 +130,10 @@ async def make_call(
             secrets=MappingProxyType(attempt.secrets),
             left=None if lease.kept is None else LeftCall(lease.kept, lease.answer),
         )
-        with attempt.calling(tool, call):
-            most = lease.agent.max_tool_result
-            if attempt.own is not None and tool.name not in lease.agent.tools:
-                return await attempt.own.call(tool.within(most), arguments, context)
-            return await attempt.runtime.tools.call(tool.name, arguments, context, most)
+        most = lease.agent.max_tool_result
+        if attempt.own is not None and tool.name not in lease.agent.tools:
+            return await attempt.own.call(tool.within(most), arguments, context)
+        return await attempt.runtime.tools.call(tool.name, arguments, context, most)
 
 
 def _traceparent(lease: Lease, call: ToolCall) -> str | None:
