@@ -135,6 +135,11 @@ def entries() -> Mapping[str, EntryPoint]:
     return MappingProxyType(found)
 
 
+def hash_tags() -> list[str]:
+    """Return the hash tags of their own keys."""
+    return [feature.hash_tag for feature in features().values() if feature.hash_tag]
+
+
 def seeing() -> frozenset[str]:
     """Return the names of those that see what becomes of runs."""
     return frozenset(name for name, feature in features().items() if feature.hooks)

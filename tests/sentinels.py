@@ -14,7 +14,8 @@ from typing import Any, Final, Self
 
 import redis
 
-from deploy.check.logins import is_before_7_2, users_of_7_0
+from deploy.check.logins import is_before_7_2
+from deploy.users import users_of_7_0
 from features.stack.child import dying_with_parent
 from features.stack.ports import HOST, free_port
 from features.stack.redis_server import RedisServer, find_server

@@ -10,6 +10,7 @@ from typing import Final
 
 import redis
 
+from deploy.users import DEFAULT
 from features.stack.ports import HOST
 from features.stack.redis_server import find_server
 
@@ -18,18 +19,6 @@ from .kit import ROOT
 USERS = {"api": "palaver-api", "worker": "palaver-worker", "tools": "palaver-worker", "flower": "palaver-flower"}
 """The user of each role."""
 PASSWORD: Final = "not-a-secret"
-DEFAULT: Final = "user default off ~* &* +@all"
-"""The first line of the file. Nobody can log in as this user; but servers before the end of 2025 replay their
-append-only file in its name, and drop each transaction that it may not run: each script that writes twice."""
-_SINCE_7_2: Final = (" +client|setinfo", " +waitaof")
-"""What an older server does not know, and will not start with."""
-
-
-def users_of_7_0(text: str) -> str:
-    """The file for servers before 7.2, made of the one for newer ones."""
-    for rule in _SINCE_7_2:
-        text = text.replace(rule, "")
-    return text
 
 
 def is_before_7_2(program: Path | None = None) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 
 import redis
 
+from deploy.users import DEFAULT, users_of_7_0
 from features.stack.redis_server import RedisServer, RedisServerError, find_server
 
 from . import logins
@@ -32,9 +33,9 @@ def programs() -> list[Path]:
 def restarts(kit: Kit) -> list[str]:
     """The files for old and new servers agree, and each server has after a restart what a script wrote before."""
     users, older = ((kit.root / "deploy" / name).read_text() for name in ("users.acl", "users-7.0.acl"))
-    if users.splitlines()[0] != logins.DEFAULT:
-        return [f"users.acl: the first line is not {logins.DEFAULT!r}: a restart of Redis before 2026 loses runs"]
-    if older != logins.users_of_7_0(users):
+    if users.splitlines()[0] != DEFAULT:
+        return [f"users.acl: the first line is not {DEFAULT!r}: a restart of Redis before 2026 loses runs"]
+    if older != users_of_7_0(users):
         return ["users-7.0.acl: is not users.acl without what servers before 7.2 do not know"]
     faults = [fault for program in programs() for fault in _lost(kit, program)]
     if not faults and not any("redis" in program.name for program in programs()):

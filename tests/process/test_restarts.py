@@ -17,6 +17,7 @@ import redis
 from deploy.check import logins
 from deploy.check.kit import Kit
 from deploy.check.restarts import OTHERS, programs, restarts
+from deploy.users import DEFAULT
 from features.stack.redis_server import VARIABLE, RedisServer
 from tests.chaos.load import Load
 from tests.chaos.power import Power
@@ -98,7 +99,7 @@ def test_a_server_that_forgets_is_found(tmp_path: Path, monkeypatch: pytest.Monk
     older.write_text(older.read_text().replace(" +zlexcount", ""))
     assert restarts(Kit(tmp_path)) == ["users-7.0.acl: is not users.acl without what servers before 7.2 do not know"]
     users = deploy / "users.acl"
-    users.write_text(users.read_text().replace(logins.DEFAULT, "user default off"))
+    users.write_text(users.read_text().replace(DEFAULT, "user default off"))
     (fault,) = restarts(Kit(tmp_path))
     assert fault.startswith("users.acl: the first line is not 'user default off ~* &* +@all'")
 
@@ -107,7 +108,7 @@ def test_a_server_that_forgets_is_found(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_an_old_file_lost_is_there_again(program: Path, tmp_path: Path) -> None:
     """The cure of docs/how-to/operations.md: before a restart, and after one that dropped what scripts wrote."""
     users = logins.write_users(tmp_path / "users.acl", program=program)
-    users.write_text(users.read_text().replace(logins.DEFAULT, "user default off"))
+    users.write_text(users.read_text().replace(DEFAULT, "user default off"))
     options = {"include": str(Kit().redis_conf), "aclfile": str(users)}
     with RedisServer(data_dir=tmp_path / "redis", options=options, login=logins.admin(), program=program) as server:
 
@@ -127,7 +128,7 @@ def test_what_an_old_file_lost_is_there_again(program: Path, tmp_path: Path) -> 
             end()
             server.start()
             assert left() == 2, f"{lost} of 2 were lost before"
-        assert logins.DEFAULT.split()[:3] == users.read_text().split()[:3]
+        assert DEFAULT.split()[:3] == users.read_text().split()[:3]
 
 
 def test_a_store_that_came_back_emptier_is_told(shipped: Cluster) -> None:

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from deploy.check import logins
+from deploy.users import users_of_7_0
 from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.store.server.needs import Role
@@ -53,7 +54,7 @@ ROLES: Final[tuple[Role, ...]] = ("api", "worker", "flower")
 
 def _former() -> str:
     text = (ROOT / "tests" / "fixtures" / "users-of-a-former-version.acl").read_text()
-    return logins.users_of_7_0(text) if logins.shipped_file().name == "users-7.0.acl" else text
+    return users_of_7_0(text) if logins.shipped_file().name == "users-7.0.acl" else text
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import httpx
@@ -11,7 +13,10 @@ from api.app import create_app
 from api.app.installed import dialects_of
 from api.native import NATIVE
 from palaver.config.settings import Settings
+from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
+from palaver.feature import features
+from tests.pages import ROOT, syntax
 from tests.unit.api_world import world
 from tests.unit.toy_dialect import TOY
 
@@ -79,3 +84,13 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
         document = (await api.client.get("/openapi.json")).json()
     assert "openhands" not in {tag["name"] for tag in document["tags"]}
     assert not [path for path in document["paths"] if path.startswith("/openhands")]
+
+
+def test_dialects_and_routes_reach_the_store_only_through_the_use_cases() -> None:
+    folders = {entry.module.removeprefix("palaver.features.") for entry in entry_points(group=DIALECTS)}
+    modules = [path for folder in folders for path in (ROOT / "features" / folder).rglob("*.py")]
+    modules += [ROOT / "features" / name / "routes.py" for name, feature in features().items() if feature.routes]
+    assert len(modules) > 50
+    for path in modules:
+        named = {node.module for node in ast.walk(syntax(path)) if isinstance(node, ast.ImportFrom) and node.module}
+        assert not [name for name in named if name.startswith("palaver.store")], path

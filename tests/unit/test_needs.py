@@ -8,8 +8,11 @@ from typing import Final
 import pytest
 
 from deploy.check.logins import shipped_users
+from deploy.users import users, users_of_7_0
+from palaver.feature import hash_tags
 from palaver.store.scripting.additions import all_lua_files
 from palaver.store.server.needs import Place, Role, needs
+from tests.pages import ROOT
 
 _UNASKED: Final = {
     *("auth", "client|setinfo", "client|setname", "discard", "exec", "hello", "multi", "select", "unwatch", "watch"),
@@ -41,6 +44,13 @@ def test_it_asks_for_what_the_shipped_users_have(role: Role) -> None:
     optional = _UNASKED | (_CELERYS if role == "flower" else {"sadd", "smembers", "srem"} if role == "api" else set())
     assert _granted(role) - optional == _asked(role) - optional
     assert _asked(role) <= _granted(role)
+
+
+def test_the_shipped_users_have_the_keys_of_each_feature() -> None:
+    made = "`python -m deploy.users` makes it"
+    assert (ROOT / "deploy" / "users.acl").read_text() == users(), made
+    assert (ROOT / "deploy" / "users-7.0.acl").read_text() == users_of_7_0(users()), made
+    assert all(users().count(f" ~{tag}:* ") == 2 for tag in hash_tags())
 
 
 def test_events_go_by_the_database() -> None:

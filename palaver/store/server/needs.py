@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
-from palaver.feature import features
+from palaver.feature import hash_tags
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.step_kinds import MODEL
 
@@ -147,8 +147,7 @@ def needs(
     lines = dict.fromkeys(line for place in places for line in _NEEDS[role, place])
     # Who asks nothing of the store, as Flower, promises nothing.
     if "store" in places and _NEEDS[role, "store"]:
-        tags = (feature.hash_tag for feature in features().values() if feature.hash_tag)
-        lines |= dict.fromkeys(f"hset {tag}:preflight f 1" for tag in tags)
+        lines |= dict.fromkeys(f"hset {tag}:preflight f 1" for tag in hash_tags())
         if waits := _WAITS.get(durability.partition("=")[0]):
             lines[waits] = None
         if clustered:
