@@ -46,8 +46,6 @@ class Bounded(Sending, _Base):
         super().__init__(*args, **named)
         self._gate = gate or process_gate()
         self._counted = self._refused = self._lingers = self.ending = False
-        self._begun = False
-        """True once bytes of a request were parsed."""
         self._address = ""
         self._late: asyncio.TimerHandle | None = None
         """The timer that runs until the head is here; the connection is half-open while there is one."""
@@ -108,22 +106,7 @@ class Bounded(Sending, _Base):
         if self._refused or self._unparsed is not None:
             # Read all the same: closed with something unread, a connection is reset, and the refusal is lost.
             return
-        if self._begun:
-            self._parse(data)
-            return
-        self._begun = True
-        if not self._gate.first_heads.call(partial(self._begin, data)):
-            # Until its turn comes: meanwhile it is not the client that is late.
-            self.flow.pause_reading()
-            self._head_is_here()
-
-    def _begin(self, data: bytes) -> bool:
-        """Parse the first bytes, unless the connection has ended. Return whether it has not."""
-        if self._refused or self.transport.is_closing():
-            return False
-        self.flow.resume_reading()
         self._parse(data)
-        return True
 
     def _parse(self, data: bytes) -> None:
         before = self.cycle

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Final, Protocol
 
 from palaver.config.settings import settings
-from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .descriptors import capacity
@@ -20,11 +19,6 @@ HASTE: Final = 1.0
 """Seconds for a head from an address that has many half-open connections, for a refused client to read why, for a
 request that is on its way when the process ends, and after which a connection with nothing under way may have to give
 way to a new one."""
-_HEADS_A_TURN: Final = 1
-"""First heads that are parsed in a turn of the event loop. Clients that connect together send theirs together, and each
-takes up to half a millisecond."""
-_TURNS_BETWEEN: Final = 2
-"""Turns between two of them, which belong to others alone."""
 _QUIET: Final = 10.0
 """Seconds between two log lines about a full process."""
 
@@ -48,8 +42,6 @@ class Gate:
         """The number of connections that were refused and still get the reason."""
         self.heads: Counter[str] = Counter()
         """The number of half-open connections of each address: without a whole head, or sockets of unknown callers."""
-        self.first_heads: Final = Turns(_HEADS_A_TURN, rest=_TURNS_BETWEEN)
-        """The line of connections whose first bytes are here."""
         self.spare: OrderedDict[OpenConnection, float] = OrderedDict()
         """Connections with nothing under way, by the time since then; the first has been so for longest."""
         self._logged_at = float("-inf")

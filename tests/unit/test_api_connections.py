@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from uvicorn.server import ServerState
 from api.edge import connections, sending
 from api.edge.gate import Gate, network_of
 from api.edge.http11 import Http11
-from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import exceeded
 from tests.waiting import PATIENCE, aeventually
 
@@ -184,56 +182,6 @@ def test_a_protocol_says_what_depends_on_its_parser() -> None:
     for method in (bare.take_held, bare.has_part_of_a_head, partial(bare.feed, b"")):
         with pytest.raises(NotImplementedError):
             method()
-
-
-async def test_first_heads_that_come_together_are_parsed_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each costs up to half a millisecond, and who has a connection already is not to wait for all of them."""
-    loop, parsed, now = asyncio.get_running_loop(), list[int](), 0
-    parse = Http11._parse
-
-    def count() -> None:
-        nonlocal now
-        now += 1
-        loop.call_soon(count)
-
-    def parsing(connection: Http11, data: bytes) -> None:
-        parsed.append(now)
-        parse(connection, data)
-
-    monkeypatch.setattr(Http11, "_parse", parsing)
-    async with serving(Gate(100, 100)) as connect:
-        clients = [await connect() for _ in range(30)]
-        count()
-        for client in clients:
-            client.writer.write(GET + b"\r\n")
-        assert {await client.status() for client in clients} == {b"200"}
-        assert min(after - before for before, after in pairwise(parsed[:30])) >= 3
-        # Later ones do not wait: their connections are known.
-        monkeypatch.setattr(Turns, "call", None)
-        again = clients[0]
-        await again.reader.readuntil(b"aa")
-        again.writer.write(GET + b"\r\n")
-        assert await again.status() == b"200"
-
-
-async def test_a_head_that_waits_for_its_turn_is_not_late_and_who_goes_meanwhile_has_none() -> None:
-    gate = Gate(100, 100)
-    async with serving(gate) as connect:
-        waiting = list[Callable[[], bool]]()
-
-        def later(act: Callable[[], bool]) -> bool:
-            waiting.append(act)
-            return False
-
-        gate.first_heads.call = later  # type: ignore[method-assign]
-        stays, goes = await connect(GET + b"\r\n"), await connect(GET + b"\r\n")
-        await aeventually(lambda: len(waiting) == 2)
-        assert (gate.open, dict(gate.heads)) == (2, {})
-        # As the process does for another connection.
-        next(reversed(gate.spare)).give_way()
-        assert await goes.rest() == b""
-        assert [act() for act in waiting] == [True, False]
-        assert await stays.status() == b"200"
 
 
 @pytest.mark.slow
