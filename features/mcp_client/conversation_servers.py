@@ -22,7 +22,7 @@ from palaver.steps.leases import Lease
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
-from workers.connections.lookup_threads import LookupThreads, look_ups_of
+from workers.connections.lookup_threads import LookupThreads
 from workers.sources.containment import ToolAnswer
 from workers.sources.port import KeptLists
 from workers.sources.tables import HeaderFromSecret
@@ -151,8 +151,7 @@ class OpenServers:
         self._of.setdefault(key, server)
         server.users += 1
         try:
-            with look_ups_of(tenant_of(key[0])):
-                yield
+            yield
         finally:
             server.users -= 1
             if self._of.get(key) is server:

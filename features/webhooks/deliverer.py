@@ -20,8 +20,7 @@ from palaver.errors import NotDurable, StaleLease, StateConflict
 from palaver.processes.tasks import end
 from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store import Store
-from palaver.vocabulary.ids import file_webhook_id, tenant_of
-from workers.connections.lookup_threads import look_ups_of
+from palaver.vocabulary.ids import file_webhook_id
 
 from .contract import AttemptOutcome
 from .deliveries import Deliveries, DeliveryLease
@@ -162,8 +161,7 @@ class Deliverer:
         body = body_of(record, webhook.format)
         began = time.monotonic()
         headers = headers_of(record, body, now // 1000, keys)
-        with look_ups_of(tenant_of(webhook.id)):
-            answer = await self._sender.send(webhook.url, headers, body, trusted=webhook.file_name is not None)
+        answer = await self._sender.send(webhook.url, headers, body, trusted=webhook.file_name is not None)
         took = round((time.monotonic() - began) * 1000)
         judged = judge(answer, record.tries, self._chance)
         attempt = RecordedAttempt(now, took, answer.status, answer.error, answer.text)

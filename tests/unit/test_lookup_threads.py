@@ -1,4 +1,4 @@
-"""Look-ups of names that never end: they hold up those of the same tenant, or of the same name."""
+"""Look-ups of names that never end: they take places, and no more than there are."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from features.webhooks.sending import Sender
-from tests.unit.receiver import receiving
 from tests.waiting import aeventually
-from workers.connections.lookup_threads import LookupsBusy, LookupThreads, look_ups_of
+from workers.connections.lookup_threads import LookupsBusy, LookupThreads
 
 
 class Names:
@@ -42,47 +41,39 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     made.over.set()
 
 
-async def test_a_tenant_holds_up_its_own(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More names than there are places for all, of one tenant; a webhook of another one hears at once."""
-    monkeypatch.setattr("workers.connections.lookup_threads._PATIENCE", 0.5)
-    monkeypatch.setattr("workers.connections.guarded_resolver.never_asked", lambda *_, **__: False)
-    async with receiving() as receiver:
-        sender = Sender((f"quick.example:{receiver.port}",), timeout=30.0)
-        quick = f"http://quick.example:{receiver.port}/"
-        with look_ups_of("aaaaaa"):
-            slow = [
-                asyncio.create_task(sender.send(f"https://h{number}.slow.example/", {}, b"{}", trusted=False))
-                for number in range(300)
-            ]
-            await aeventually(lambda: sum(names.asked.values()) == 32)
-            ends = Counter([(await each).error for each in slow[32:]])
-            assert ends == {"look_ups_busy": 268}
-        with look_ups_of("bbbbbb"):
-            assert (await sender.send(quick, {}, b"{}", trusted=False)).status == 204
-        assert sum(names.asked.values()) == 32
-        names.over.set()
-        assert {(await each).error for each in slow[:32]} == {"unknown_host"}
-        with look_ups_of("aaaaaa"):
-            assert (await sender.send(quick, {}, b"{}", trusted=False)).status == 204
-        await sender.close()
-
-
-async def test_a_name_has_two_places_and_every_place_comes_back(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_that_nobody_answers_take_so_many_places_and_each_comes_back(
+    names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workers.connections.lookup_threads._PATIENCE", 0.2)
-    threads = LookupThreads()
-    asking = [asyncio.create_task(threads.resolve("one.slow.example")) for _ in range(3)]
-    await aeventually(lambda: names.asked["one.slow.example"] == 2)
+    threads = LookupThreads(3)
+    asking = [asyncio.create_task(threads.resolve(f"{name}.slow.example")) for name in ("a", "b")]
+    await aeventually(lambda: sum(names.asked.values()) == 2)
+    assert await threads.resolve("other.example"), "one place is left"
+    asking.append(asyncio.create_task(threads.resolve("c.slow.example")))
+    await aeventually(lambda: sum(names.asked.values()) == 3)
     with pytest.raises(LookupsBusy):
-        await asking[2]
-    left = asyncio.create_task(threads.resolve("one.slow.example"))
+        await threads.resolve("other.example")
+    left = asyncio.create_task(threads.resolve("other.example"))
     await asyncio.sleep(0)
     left.cancel()
-    assert await threads.resolve("other.example")
-    for each in asking[:2]:
+    for each in asking:
         # Who asked is gone, and the thread is not.
         each.cancel()
     with pytest.raises(LookupsBusy):
-        await threads.resolve("one.slow.example")
+        await threads.resolve("other.example")
     names.over.set()
-    shares = threads._all, threads._of_tenants, threads._of_names
-    await aeventually(lambda: not any(each._wanted or each._places for each in shares))
+    await aeventually(lambda: threads._places._value == 3)
+    assert await threads.resolve("other.example")
+
+
+async def test_an_attempt_without_a_place_says_so(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.connections.lookup_threads._PATIENCE", 0.2)
+    monkeypatch.setattr("workers.connections.guarded_resolver.never_asked", lambda *_, **__: False)
+    sender = Sender((), timeout=30.0)
+    urls = [f"https://h{number}.slow.example/" for number in range(300)]
+    slow = [asyncio.create_task(sender.send(url, {}, b"{}", trusted=False)) for url in urls]
+    await aeventually(lambda: sum(names.asked.values()) == 256)
+    assert {(await each).error for each in slow[256:]} == {"look_ups_busy"}
+    names.over.set()
+    assert {(await each).error for each in slow[:256]} == {"unknown_host"}
+    await sender.close()
