@@ -14,6 +14,7 @@ COPY palaver ./palaver
 COPY workers ./workers
 COPY api ./api
 COPY features ./features
+COPY deploy/twin.py deploy/wheel.py ./deploy/
 RUN pip --python /opt/palaver install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation .
 
 FROM python:${PYTHON}-slim-bookworm

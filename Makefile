@@ -25,6 +25,7 @@ EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
+TWIN := palaver/client/sync/__init__.py
 
 # Each process of a run takes whole files, with a server and a cluster of its own where these need one.
 # The last two of six take only what computes, and give way to the others (tests/forks.py).
@@ -35,7 +36,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test contract check docs package check-package typescript check-clients check-openai check-referees openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test contract check docs package check-package typescript check-clients check-openai check-referees openhands-clients check-deploy check-frameworks check-servers bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -114,9 +115,6 @@ check-frameworks: $(DEV) $(FRAMEWORKS)/.installed ## call tools of LangChain, py
 check-servers: $(DEV) $(SERVERS)/.installed ## run against servers that others wrote: LiteLLM, behind and in front, and llama.cpp's
 	$(BIN)/python -m pytest tests/real_servers -m chaos $(ARGS)
 
-twin: $(DEV) ## make the blocking client from the asyncio one
-	$(BIN)/python -m deploy.twin
-
 bench: $(DEV) ## measure this machine, and then beside others unless ARGS has --only
 	$(BIN)/python -m bench $(ARGS)
 	$(if $(findstring --only,$(ARGS)),,$(MAKE) bench-peers ARGS=$(filter --quick,$(ARGS)))
@@ -175,13 +173,17 @@ $(BIN)/pip:
 	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; } >&2
 	$(PYTHON) -m venv $(VENV)
 
-$(STACK): pyproject.toml constraints.txt | $(BIN)/pip
+# The blocking client is made from the one on asyncio, again when that has changed.
+$(TWIN): deploy/twin.py $(wildcard palaver/client/aio/*.py) | $(BIN)/pip
+	$(BIN)/python -m deploy.twin
+
+$(STACK): pyproject.toml constraints.txt | $(BIN)/pip $(TWIN)
 	@echo "installing Palaver and its server into $(VENV) (once, about a minute)"
 	$(BIN)/python $(LOCKED) --requirement constraints.txt
 	$(ITSELF)
 	@touch $@
 
-$(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip
+$(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip $(TWIN)
 	@echo "installing Palaver and its development tools into $(VENV) (once, about a minute)"
 	$(BIN)/python $(LOCKED) --requirement constraints.txt --requirement constraints-dev.txt
 	$(ITSELF)

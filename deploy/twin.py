@@ -1,21 +1,18 @@
-"""Make the blocking client from the asyncio one: ``palaver/client/aio`` is written by hand, ``sync`` is its twin.
+"""`python -m deploy.twin`: make the blocking client from the asyncio one.
 
-The twin is the same text without ``async`` and ``await``, and with the blocking names of httpx and contextlib.
-``concurrency.py``, where tasks and threads differ, is written by hand on both sides.
+``palaver/client/aio`` is written by hand. ``palaver/client/sync`` is the same text without ``async`` and ``await``, and
+with the blocking names of httpx and contextlib. It is made when Palaver is built or installed (`deploy/wheel.py`), and
+again by ``make`` when ``aio`` has changed; it is not in git. This needs the standard library alone.
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-SOURCE: Final = Path(__file__).parent.parent / "palaver" / "client" / "aio"
+SOURCE: Final = Path(__file__).resolve().parent.parent / "palaver" / "client" / "aio"
 TWIN: Final = SOURCE.with_name("sync")
-BY_HAND: Final = frozenset({"concurrency.py"})
 
 _DOCS: Final = (
     (
@@ -30,7 +27,7 @@ _DOCS: Final = (
     ('"""The asyncio client."""', '"""The blocking client."""'),
     (
         '"""The asyncio client, written by hand: `palaver.client.sync` is made from it."""',
-        '"""The blocking client, generated: `make twin` makes it from `palaver.client.aio`."""',
+        '"""The blocking client, made from the asyncio one when Palaver is built: not in git."""',
     ),
 )
 """What is said otherwise of a blocking client."""
@@ -39,6 +36,7 @@ _TEXT: Final = (
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\b(palaver\.client)\.aio\b", r"\1.sync"),
+    (r"\b(palaver\.client)\.tasks\b", r"\1.threads"),
     (r"\bAsync([A-Z]\w+)", r"\1"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
@@ -47,34 +45,27 @@ _TEXT: Final = (
 
 
 def twin(source: Path) -> str:
-    """The text of the twin of one module."""
+    """Return the text of the twin of one module."""
     text = source.read_text()
     for said, instead in _DOCS:
         text = text.replace(said, instead)
     for pattern, instead in _TEXT:
         text = re.sub(pattern, instead, text)
-    whence = source.relative_to(SOURCE.parents[2])
-    return _formatted(f"# Generated from {whence} by `make twin`: change that file, not this one.\n{text}")
+    return f"# Made from {source.relative_to(SOURCE.parents[2])}: change that file, not this one.\n{text}"
 
 
-def twins() -> Iterator[tuple[Path, str]]:
-    """Where each twin belongs, and its text."""
-    for source in sorted(SOURCE.glob("*.py")):
-        if source.name not in BY_HAND:
-            yield TWIN / source.name, twin(source)
-
-
-def _formatted(text: str) -> str:
-    ruff = [sys.executable, "-m", "ruff"]
-    for command in (["check", "--select", "I,UP028", "--fix", "--unsafe-fixes", "--quiet"], ["format"]):
-        name = ["--stdin-filename", str(TWIN / "twin.py"), "-"]
-        text = subprocess.run([*ruff, *command, *name], input=text, capture_output=True, text=True, check=True).stdout
-    return text
+def twins() -> dict[Path, str]:
+    """Return where each twin belongs, and its text."""
+    return {TWIN / source.name: twin(source) for source in sorted(SOURCE.glob("*.py"))}
 
 
 def main() -> None:
-    """Write every twin."""
-    for path, text in twins():
+    """Write every twin, and remove those of modules that are gone."""
+    TWIN.mkdir(exist_ok=True)
+    made = twins()
+    for path in {*TWIN.glob("*.py")} - made.keys():
+        path.unlink()
+    for path, text in made.items():
         path.write_text(text)
 
 

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import ast
 import inspect
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from deploy.twin import BY_HAND, SOURCE, TWIN, twins
-from palaver.client.aio import concurrency as tasks
-from palaver.client.sync import concurrency as threads
+from deploy.twin import TWIN, twins
+from palaver.client import tasks, threads
 from tests.pages import syntax
 
-TWINS = [TWIN / path.name for path in sorted(SOURCE.glob("*.py")) if path.name not in BY_HAND]
-
-
-@cache
-def made() -> dict[Path, str]:
-    """What is made of each; when it is compared, and not when tests are collected."""
-    return dict(twins())
+TWINS = twins()
 
 
 @pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
 def test_the_twin_is_current(path: Path) -> None:
-    assert path.read_text() == made()[path], "run `make twin`"
+    assert path.read_text() == TWINS[path], "run `python -m deploy.twin`"
 
 
 @pytest.mark.parametrize("path", TWINS, ids=lambda path: path.name)
@@ -37,23 +29,13 @@ def test_nothing_of_asyncio_is_left(path: Path) -> None:
     assert not {name for name in names if name.startswith("Async") or name in ("asyncio", "aclosing")}
 
 
-def test_each_says_in_its_first_line_and_in_the_attributes_that_it_is_generated() -> None:
-    assert all(path.read_text().startswith("# Generated from ") for path in TWINS)
-    lines = (TWIN.parents[2] / ".gitattributes").read_text().splitlines()
-    folder = TWIN.relative_to(TWIN.parents[2]).as_posix()
-    assert [line.split() for line in lines if line.startswith(folder)] == [
-        [f"{folder}/*.py", "linguist-generated"],
-        *([f"{folder}/{name}", "-linguist-generated"] for name in sorted(BY_HAND)),
-    ]
-
-
-def test_every_module_has_a_twin() -> None:
-    written, there = ({path.name for path in folder.glob("*.py")} for folder in (SOURCE, TWIN))
-    assert written == there == {path.name for path in made()} | BY_HAND
+def test_none_is_left_of_a_module_that_is_gone() -> None:
+    assert {*TWIN.glob("*.py")} == TWINS.keys()
 
 
 def test_what_is_written_twice_has_the_same_names_and_arguments() -> None:
+    kinds = (tasks.AsyncFunctionCalls, threads.FunctionCalls)
     for name in ("begin", "finished"):
-        parameters = [inspect.signature(getattr(module.FunctionCalls, name)).parameters for module in (tasks, threads)]
+        parameters = [inspect.signature(getattr(kind, name)).parameters for kind in kinds]
         assert parameters[0] == parameters[1]
     assert threads.sleep.__name__ == tasks.sleep.__name__

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from palaver.client.aio.concurrency import sleep
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
 from palaver.client.resuming import SILENCE, EventCursor, pieces
+from palaver.client.tasks import sleep
 from palaver.events import Event
 
 

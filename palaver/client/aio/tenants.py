@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, Final, Unpack
 
-from palaver.client.aio.concurrency import sleep
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import erasure_of, tenant_of, tenants_of
 from palaver.client.errors import ClientError, NotFound
 from palaver.client.options import CapOptions, check
 from palaver.client.requests import tenants
+from palaver.client.tasks import sleep
 from palaver.client.tenant_export import ExportCursor
 from palaver.schemas.erasures import Erasure
 from palaver.schemas.tenants import TenantInfo

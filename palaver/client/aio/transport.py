@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from palaver.client.aio.concurrency import sleep
 from palaver.client.answers import MAX_ANSWER, Response, error_of, unexpected
 from palaver.client.backoff import Tries
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.http import lost, request_options
 from palaver.client.requests.request import Request
+from palaver.client.tasks import sleep
 
 
 class ApiTransport:

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.client.aio.concurrency import FunctionCalls, sleep
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import run_of
 from palaver.client.backoff import bearable
@@ -15,6 +14,7 @@ from palaver.client.errors import ClientError, Conflict, Unprocessable, WaitTime
 from palaver.client.functions import ClientToolset, FunctionCall
 from palaver.client.options import Until
 from palaver.client.requests import runs
+from palaver.client.tasks import AsyncFunctionCalls, sleep
 from palaver.schemas.actions import ToolOutput
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
@@ -88,7 +88,7 @@ class RunWaiter:
     async def _answer(self, calls: Sequence[FunctionCall]) -> None:
         """Make the calls of a turn at the same time, and send each output when it is there."""
         self._made.update(call.action.id for call in calls)
-        async with FunctionCalls() as under_way:
+        async with AsyncFunctionCalls() as under_way:
             for call in calls:
                 under_way.begin(call)
             for _ in calls:

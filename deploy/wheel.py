@@ -1,8 +1,9 @@
-"""A hook of the build: in a wheel the packages of a checkout are below ``palaver``, and features name them so there."""
+"""A hook of the build: it makes the blocking client, and puts the features below ``palaver``."""
 
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -13,17 +14,21 @@ _IMPORT: Final = re.compile(r"^(\s*(?:from|import) )(?=(?:api|workers|features)\
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Puts the features into the wheel."""
+    """Adds to the wheel what is not in it as it stands."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add each file of a feature, with its imports as a wheel has them. An editable install is the checkout."""
+        """Add the blocking client, and each file of a feature. An editable install is the checkout: it has these."""
+        twin = runpy.run_path(str(Path(self.root, "deploy", "twin.py")))
+        twin["main"]()
         if version == "editable":
             return
+        for path in twin["twins"]():
+            build_data["force_include"][str(path)] = str(path.relative_to(self.root))
         self._folder = TemporaryDirectory()
         features = Path(self.root, "features")
         for path in sorted(features.rglob("*")):
             place = path.relative_to(features)
-            if not path.is_file() or "__pycache__" in place.parts or path == Path(__file__):
+            if not path.is_file() or "__pycache__" in place.parts:
                 continue
             source = path
             if path.suffix == ".py":

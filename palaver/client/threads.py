@@ -1,4 +1,4 @@
-"""What asyncio and threads do differently, for threads. `palaver.client.aio.concurrency` is the same for asyncio."""
+"""Waits and functions of client tools in threads. `palaver.client.tasks` is the same on asyncio."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The differences between asyncio and threads, for asyncio. `palaver.client.sync.concurrency` is the same for
-threads."""
+"""Waits and functions of client tools on asyncio. `palaver.client.threads` is the same for threads."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from palaver.schemas.actions import ToolOutput
 sleep = asyncio.sleep
 
 
-class FunctionCalls:
+class AsyncFunctionCalls:
     """Functions that are called beside everything else, each in a task. Leaving cancels those under way."""
 
     def __init__(self) -> None:
