@@ -67,6 +67,9 @@ class Feature:
     """The enums that its scripts write as Python does (`Switch.ON`), a tuple."""
     store: str | None = None
     """A `palaver.store.sides.StoreSide`."""
+    events: tuple[str, ...] = ()
+    """The types of events that its scripts tell of (`_tell.lua`), as ``batch.ended``: a feature that hears of these
+    brings them to users."""
     planned: str | None = None
     """A function that makes a `palaver.operations.planned.Planned` of a backend. Model workers import it once there is
     anything in its index ``due``, and carry out what is due."""
@@ -109,6 +112,12 @@ class Feature:
         """The key of its index of what is due at a time (`palaver.store.redis.due`); None if nothing of it is."""
         return f"{self.hash_tag}:due" if self.planned else None
 
+    @property
+    def told(self) -> str | None:
+        """The key of the list of tenants that it told of events (`palaver.store.redis.told_keys`); None if it tells of
+        none."""
+        return f"{self.hash_tag}:events" if self.events else None
+
     def load(self, place: str) -> Any:
         """Return what stands at ``module:attribute`` of its package, or the module."""
         module, _, attribute = place.partition(":")
@@ -138,6 +147,17 @@ def entries() -> Mapping[str, EntryPoint]:
 def hash_tags() -> list[str]:
     """Return the hash tags of their own keys."""
     return [feature.hash_tag for feature in features().values() if feature.hash_tag]
+
+
+def told_events() -> Mapping[str, str]:
+    """Return the types of events that features tell of, each with the name of the feature. Raises ValueError for two of
+    one type."""
+    found: dict[str, str] = {}
+    for name, feature in features().items():
+        for event_type in feature.events:
+            if found.setdefault(event_type, name) != name:
+                raise ValueError(f"two features tell of {event_type}: {found[event_type]} and {name}")
+    return MappingProxyType(found)
 
 
 def seeing() -> frozenset[str]:

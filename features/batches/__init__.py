@@ -11,6 +11,7 @@ FEATURE: Final = Feature(
     hash_tag="{palaver:batches}",
     scripts="contract:SCRIPTS",
     store="belongings:STORE_SIDE",
+    events=("batch.ended",),
     planned="runner:BatchRunner",
     routes="routes",
     group=OperationGroup("batches", "Many runs over a list of inputs, and a table of what came of them."),

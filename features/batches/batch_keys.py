@@ -22,6 +22,7 @@ from palaver.store.redis.keys import Key
 
 _BATCHES: Final = "{palaver:batches}"
 BATCHES_DUE: Final = f"{_BATCHES}:due"
+BATCHES_TOLD: Final = f"{_BATCHES}:events"
 
 
 class BatchKeys(NamedTuple):

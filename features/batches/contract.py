@@ -128,6 +128,7 @@ class AdvanceBatch(Script[BatchAdvanced | StaleClaim]):
     when_full = True
 
     of: BatchKeys
+    told: Key
     member: str
     claim: str
     next: int
@@ -151,6 +152,7 @@ class LeaveBatch(Script[BatchAdvanced | BatchFailed | StaleClaim]):
     when_full = True
 
     of: BatchKeys
+    told: Key
     member: str
     claim: str
 

@@ -117,7 +117,9 @@ class BatchProgress:
     async def leave(self, tenant: str, batch_id: str, claim: str) -> None:
         """Let a batch go that cannot be read here."""
         of = batch_keys.of_batch(tenant, batch_id)
-        await self._scripts.run(LeaveBatch(of=of, member=member(tenant, batch_id), claim=claim))
+        await self._scripts.run(
+            LeaveBatch(of=of, told=batch_keys.BATCHES_TOLD, member=member(tenant, batch_id), claim=claim)
+        )
 
     async def to_begin(self, claimed: BatchClaim, room: int) -> tuple[list[CellEntry], int]:
         """Return the next cells to begin, those that are to be begun again before others, and the first cell behind
@@ -160,6 +162,7 @@ class BatchProgress:
         reply = await self._scripts.run(
             AdvanceBatch(
                 of=batch_keys.of_batch(claimed.tenant, claimed.batch_id),
+                told=batch_keys.BATCHES_TOLD,
                 member=member(claimed.tenant, claimed.batch_id),
                 claim=claimed.claim,
                 next=claimed.next,

@@ -17,6 +17,7 @@ from palaver.schemas.erasures import ErasedCounts, Erasure
 from palaver.store.redis import access_keys, agent_keys, keys
 from palaver.store.redis.connection import now_ms
 from palaver.store.redis.reach import EVERYTHING, within
+from palaver.store.redis.told_keys import all_told, told_to
 from palaver.store.sides import Ground, sides
 from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.due import DueIndex
@@ -100,6 +101,7 @@ class Erasures:
                 audit_erasure(tag),
             ),
             *(key for side in sides().values() for key in side.traces(tag)),
+            *(told_to(told, tag) for told in all_told()),
         ]
         queues = await self._queues.all()
         for shard in self._shards:

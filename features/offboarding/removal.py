@@ -12,6 +12,7 @@ from typing import Final
 from palaver.store.access.api_keys import changed
 from palaver.store.redis import access_keys, agent_keys, keys
 from palaver.store.redis.connection import Connection, portions
+from palaver.store.redis.told_keys import all_told, told_to
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.sides import Erasable, StoreSide, sides
 from palaver.store.statistics.statistics import Statistics
@@ -69,6 +70,8 @@ class Removal:
                 yield partial(part, shard, tag)
             yield partial(self._erase_shared, shard, tag)
         yield from self._of_features(tag, begins_runs=False)
+        for told in all_told():
+            yield partial(self._erase_told, told, tag)
         for last in (self._erase_agents, self._erase_api_keys, self._erase_acts):
             yield partial(last, tag)
 
@@ -86,6 +89,13 @@ class Removal:
         some.unlist(pipeline)
         await pipeline.execute()
         return True
+
+    async def _erase_told(self, told: keys.Key, tag: str) -> bool:
+        """Erase the events that a feature told the tenant of and that nobody took."""
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.delete(told_to(told, tag))
+        pipeline.zrem(told, tag)
+        return any(await pipeline.execute())
 
     async def _erase_runs(self, shard: str, tag: str) -> bool:
         ids = await self._redis.zrange(keys.runs(shard, of=keys.owner(tag)), 0, AT_ONCE - 1)

@@ -11,6 +11,7 @@ from typing import Final, cast, get_args
 
 from palaver.store.reading.records import moment
 from palaver.store.redis.connection import now_ms
+from palaver.store.redis.told_keys import all_told
 from palaver.store.redis.visits import ask_each, whole
 from palaver.store.sides import Ground
 from palaver.telemetry.exposition import Samples, Values
@@ -76,7 +77,7 @@ class WebhookBacklogs:
 
     async def samples(self) -> Samples:
         """Return what metrics say of webhooks."""
-        names = [webhook_keys.outboxes(shard) for shard in self._shards]
+        names = [*(webhook_keys.outboxes(shard) for shard in self._shards), *all_told()]
         # Where the server of the counts is away, there are no samples at all.
         counts, found = await asyncio.gather(
             self._redis.hgetall(webhook_keys.WEBHOOKS_COUNTS),

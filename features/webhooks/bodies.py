@@ -8,10 +8,12 @@ from typing import Annotated
 from pydantic import Field
 
 from palaver.schemas.fields import AtMost, Strict
-from palaver.vocabulary.webhooks import DeliveryState, EventType, Format
+from palaver.vocabulary.webhooks import DeliveryState, Format
+
+from .terms import AnyEventType
 
 _Url = Annotated[str, AtMost("webhook_url")]
-_Types = Annotated[tuple[EventType, ...], Field(min_length=1, max_length=20)]
+_Types = Annotated[tuple[AnyEventType, ...], Field(min_length=1, max_length=20)]
 _Description = Annotated[str, AtMost("webhook_description")]
 
 

@@ -14,12 +14,14 @@ from palaver.cli.layout import print_list
 from palaver.cli.tables import console, since
 from palaver.cli.text import document, moment, one_line
 from palaver.schemas.webhooks import MadeWebhook, WebhookDelivery, WebhookInfo
-from palaver.vocabulary.webhooks import EVENT_TYPES, DeliveryState, Format
+from palaver.vocabulary.webhooks import DeliveryState, Format
+
+from .terms import ALL_EVENT_TYPES
 
 Webhook = Annotated[str, typer.Argument(metavar="WEBHOOK", help="The webhook's id.")]
 _Types = Annotated[
     list[str] | None,
-    typer.Option("--type", metavar="TYPE", help=f"A type of its events, of {', '.join(EVENT_TYPES)} [all]."),
+    typer.Option("--type", metavar="TYPE", help=f"A type of its events, of {', '.join(ALL_EVENT_TYPES)} [all]."),
 ]
 
 

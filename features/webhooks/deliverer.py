@@ -112,6 +112,7 @@ class Deliverer:
             self._marked_at = now
             await self._store.part(Webhooks).see_to_marks()
         taken = sum([await deliveries.take_events(shard) for shard in await deliveries.shards_with_events()])
+        taken += await deliveries.take_told()
         self._unable = {webhook_id: until for webhook_id, until in self._unable.items() if until > now}
         # Those that are left out stand before others.
         due = await deliveries.due(_LOOKED + len(self._busy) + len(self._unable))

@@ -17,6 +17,8 @@ from palaver.errors import UNREADABLE, Refused, StaleLease
 from palaver.schemas.webhooks import DeliveryPage, ReplayResult, WebhookDelivery
 from palaver.store.reading.records import instant
 from palaver.store.redis.connection import now_ms, portions
+from palaver.store.redis.keys import Key
+from palaver.store.redis.told_keys import all_told, told_to
 from palaver.store.redis.visits import ask_each
 from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.sides import Ground
@@ -34,8 +36,11 @@ from .contract import (
     SettleAttempt,
 )
 from .delivery_records import (
+    AskedFor,
     DeliveryRecord,
     RecordedAttempt,
+    of_run,
+    of_told,
     record_of,
     shown_delivery,
     without_answers,
@@ -104,24 +109,32 @@ class Deliveries:
     async def _take_from(self, shard: str, name: str) -> int:
         owner = name.removesuffix("outbox")
         tenant, outbox = owner.strip("@:"), webhook_keys.outbox(shard, owner)
+        taken, heard = await self._take(tenant, webhook_keys.outboxes(shard), name, outbox, of_run)
+        if not heard:
+            await self._webhooks.unmark(shard, tenant)
+        return taken
+
+    async def take_told(self) -> int:
+        """Make deliveries of events that features tell of; return of how many."""
+        lists = await ask_each(self._redis, all_told(), lambda pipeline, told: pipeline.zrange(told, 0, _OUTBOXES - 1))
+        tenants = [(told, tag.decode()) for told, (tags,) in lists for tag in tags]
+        return sum(
+            [(await self._take(tag, told, tag, told_to(told, tag), of_told(told, tag)))[0] for told, tag in tenants]
+        )
+
+    async def _take(self, tenant: str, listed: Key, name: str, outbox: Key, asked_for: AskedFor) -> tuple[int, bool]:
+        """Make deliveries of events of an outbox, which is listed by a name; return of how many, and whether the tenant
+        has a webhook."""
         entries = await self._redis.xrange(outbox, "-", "+", count=_EVENTS)
         # Behind the events: one that was made before an event is among these.
         webhooks = await self._webhooks.configs(tenant)
-        if not webhooks:
-            await self._webhooks.unmark(shard, tenant)
-        records = [record for entry in entries if (record := record_of(entry)) is not None]
+        records = [record for entry in entries if (record := record_of(entry, asked_for)) is not None]
         for webhook in webhooks:
             if heard := [record for record in records if _is_for(webhook, record)]:
                 await self.queue(webhook.id, heard)
-        await self._scripts.run(
-            ForgetEvents(
-                outbox=outbox,
-                outboxes=webhook_keys.outboxes(shard),
-                outbox_name=name,
-                entries=tuple(entry_id.decode() for entry_id, _ in entries),
-            )
-        )
-        return len(entries)
+        taken = tuple(entry_id.decode() for entry_id, _ in entries)
+        await self._scripts.run(ForgetEvents(outbox=outbox, outboxes=listed, outbox_name=name, entries=taken))
+        return len(entries), bool(webhooks)
 
     async def queue(self, webhook_id: str, records: Sequence[DeliveryRecord], *, again: bool = False) -> int:
         """Make deliveries pending; return how many were not. Those that the webhook has and that have ended are made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from palaver.errors import UNREADABLE
 from palaver.schemas.webhooks import DeliveryAttempt, WebhookDelivery
 from palaver.store.reading.records import instant, moment
 from palaver.store.redis.connection import StreamEntry
+from palaver.store.redis.keys import Key
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.webhooks import DeliveryState
 
@@ -20,6 +21,8 @@ from .terms import TYPE_OF_STATUS
 
 log = logging.getLogger("palaver.features.webhooks")
 
+AskedFor = Callable[[str, Mapping[str, str]], "DeliveryRecord"]
+"""Reads the id and the fields of an entry. Raises what `UNREADABLE` has."""
 _ANSWERS: Final = 3
 """Attempts of a delivery whose answers are kept."""
 
@@ -65,17 +68,29 @@ class DeliveryRecord:
         return cls(**made)
 
 
-def record_of(entry: StreamEntry) -> DeliveryRecord | None:
+def record_of(entry: StreamEntry, asked_for: AskedFor) -> DeliveryRecord | None:
     """The delivery that an entry of an outbox asks for; None if it cannot be read."""
     try:
-        return _asked_for(entry)
+        fields = {name.decode(): value.decode() for name, value in entry[1].items()}
+        return asked_for(entry[0].decode(), fields)
     except UNREADABLE:
         log.error("an event for webhooks cannot be read: %s", entry[0].decode())
         return None
 
 
-def _asked_for(entry: StreamEntry) -> DeliveryRecord:
-    fields = {name.decode(): value.decode() for name, value in entry[1].items()}
+def of_told(told: Key, tag: str) -> AskedFor:
+    """Return what reads the events that a feature tells a tenant of."""
+    feature = told.partition(":")[2].partition("}")[0]
+
+    def asked_for(entry_id: str, fields: Mapping[str, str]) -> DeliveryRecord:
+        record_id, data = f"msg_{feature}_{tag}_{entry_id}", orjson.loads(fields["data"])
+        return DeliveryRecord(record_id, fields["type"], int(fields["at"]), "pending", 0, data, ())
+
+    return asked_for
+
+
+def of_run(entry_id: str, fields: Mapping[str, str]) -> DeliveryRecord:
+    """Read an event of a run."""
     about: dict[str, Any] = orjson.loads(fields["about"])
     run_id, sequence = fields["run"], int(fields["sequence"])
     status = about.get("status")

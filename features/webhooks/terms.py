@@ -1,11 +1,19 @@
-"""The events that tell of a run, and when a delivery is tried again."""
+"""The types of events, those that tell of a run, and when a delivery is tried again."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
+from palaver.feature import told_events
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.webhooks import EventType
+from palaver.vocabulary.webhooks import EVENT_TYPES, EventType
+
+ALL_EVENT_TYPES: Final[tuple[str, ...]] = (*EVENT_TYPES, *told_events())
+"""The types of events, those that features tell of among them."""
+if TYPE_CHECKING:
+    AnyEventType = str
+else:
+    AnyEventType = Literal[ALL_EVENT_TYPES]
 
 TYPE_OF_STATUS: Final[dict[RunStatus, EventType]] = {
     RunStatus.COMPLETED: "run.succeeded",

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from palaver.config.toml_file import read_strictly
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import register_secrets
-from palaver.vocabulary.webhooks import EventType, Format
+from palaver.vocabulary.webhooks import Format
 
+from .terms import AnyEventType
 from .webhook_secrets import signing_key
 
 _SETTING: Final = "PALAVER_WEBHOOKS"
@@ -32,7 +33,7 @@ class FileWebhook(BaseModel):
     """The variable with its secret, ``whsec_…``."""
     previous_secret_env: _Variable | None = None
     """The variable with the one before, which signs, too, as long as it is named here."""
-    types: Annotated[tuple[EventType, ...], Field(min_length=1)] | None = None
+    types: Annotated[tuple[AnyEventType, ...], Field(min_length=1)] | None = None
     format: Format = "palaver"
     description: str | None = None
     tenant: str | None = None

@@ -411,6 +411,13 @@ _ALL: Final = (
         ("watcher_bytes", "those events together", MIB, "bytes", "it reads the feed again"),
         ("page_events", "events that are read at once", 500, "events", "the rest comes with the next page"),
         ("page_bytes", "those events together, but for the last", MIB, "bytes", "the rest comes with the next page"),
+        (
+            "told_events",
+            "events of a feature, of a tenant, that nobody took",
+            10_000,
+            "events",
+            "the oldest are forgotten",
+        ),
     ),
     *limit_rows(
         "Keys",

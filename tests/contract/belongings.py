@@ -35,7 +35,7 @@ from palaver.schemas.tenants import CapsChange
 from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
-from palaver.store.redis import access_keys, agent_keys, fleet_keys, keys, provider_keys
+from palaver.store.redis import access_keys, agent_keys, fleet_keys, keys, provider_keys, told_keys
 from palaver.store.redis.reach import EVERYTHING, Reach, within
 from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
@@ -68,7 +68,7 @@ OF_ERASURE: Final = frozenset(
 
 
 _DOCUMENTED: Final = (
-    *(keys, fleet_keys, provider_keys, access_keys),
+    *(keys, fleet_keys, provider_keys, access_keys, told_keys),
     *(agent_keys, erasure_keys, schedule_keys, batch_keys, webhook_keys),
 )
 
@@ -179,8 +179,9 @@ async def _deliver_one(store: Store, tag: str) -> None:
 
 
 async def _run_batches(store: Store, tag: str, words: str) -> None:
-    """A batch with a cell in flight, one that is to be begun again, and one that has failed."""
+    """A batch with a cell in flight, one that is to be begun again, and one that has failed; and one that has ended."""
     order = BatchOrder(BatchHead(agents=("support",)), Bearer(words))
+    await end_batch(store, tag, f"batch_{sha256(tag.encode()).hexdigest()[:24]}", order)
     batch_id = f"batch_{sha256(words.encode()).hexdigest()[:24]}"
     await store.part(Batches).create(tag, batch_id, order)
     await store.part(Batches).append(tag, batch_id, order, 0, [BatchItem(input=words)] * 3, complete=True)
@@ -193,6 +194,15 @@ async def _run_batches(store: Store, tag: str, words: str) -> None:
     )
     await store.part(Batches).change(tag, batch_id, "retry")
     await store.part(BatchProgress).advance(claimed, ended=[EndedCell(2, result, 0, "failed", True, 0, 0, 0, 0, None)])
+
+
+async def end_batch(store: Store, tag: str, batch_id: str, order: BatchOrder) -> None:
+    """A batch of no items, which has ended."""
+    await store.part(Batches).create(tag, batch_id, order)
+    await store.part(Batches).append(tag, batch_id, order, 0, [], complete=True)
+    claimed = await store.part(BatchProgress).claim(tag, batch_id)
+    assert claimed is not None
+    await store.part(BatchProgress).advance(claimed, wait=1.0)
 
 
 async def _wait_for_caps(store: Store, driver: StoreDriver, tag: str) -> None:

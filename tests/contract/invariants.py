@@ -204,6 +204,9 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         if text.startswith("{palaver:agents"):
             await _check_agents(redis, text, ttl)
             continue
+        if text.partition("}:")[2].partition(":")[0] == "events":
+            assert ttl > 0, f"{text} has no TTL"
+            continue
         if text.startswith("{palaver:schedules}:"):
             await _check_schedules(redis, text, ttl)
             continue

@@ -106,7 +106,7 @@ WHOLE = counts_of(
     idempotency_keys=1,
     usage_days=1,
     acts=1,
-    batches=1,
+    batches=2,
     schedules=3,
     webhooks=1,
 )

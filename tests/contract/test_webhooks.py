@@ -12,15 +12,19 @@ from typing import Any
 
 import pytest
 
+from features.batches import batch_keys
+from features.batches.batches import BatchOrder
+from features.batches.bodies import BatchHead
 from features.webhooks import webhook_keys
 from features.webhooks.bodies import WebhookChange
-from features.webhooks.contract import AttemptOutcome
+from features.webhooks.contract import AttemptOutcome, ForgetEvents
 from features.webhooks.deliveries import Deliveries, DeliveryLease
 from features.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from features.webhooks.webhook_secrets import signing_key
 from features.webhooks.webhooks import Webhooks
 from palaver.config.settings import Settings
 from palaver.errors import Refused, StaleLease, StateConflict
+from palaver.schemas.bearers import Bearer
 from palaver.schemas.webhooks import WebhookDelivery
 from palaver.store import Store
 from palaver.store.redis import keys
@@ -29,6 +33,7 @@ from palaver.store.scripting.scripts import _sources
 from palaver.store.scripting.shared_names import shared_names
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
+from tests.contract.belongings import end_batch
 from tests.contract.store_driver import StoreDriver, approve
 from tests.unit.api_world import SETTINGS
 
@@ -120,6 +125,35 @@ async def test_a_webhook_hears_what_it_asked_for_and_what_came_since(driver: Sto
     await driver.turn("c1", approval=("c1",))
     await store.part(Deliveries).take_events("00")
     assert not await listed(store, openai), "there is no such event there"
+
+
+async def test_an_event_of_a_feature_is_pending_once(store: Store, redis: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    acme = await store.tenants.create("acme")
+    mine = (await store.part(Webhooks).create(acme.tag, URL, types=["batch.ended"])).webhook.id
+    others = [
+        (await store.part(Webhooks).create(acme.tag, URL, types=["run.failed"])).webhook.id,
+        (await store.part(Webhooks).create(acme.tag, URL, format="openai")).webhook.id,
+        (await store.part(Webhooks).create("", URL)).webhook.id,
+    ]
+    batch_id, order = f"batch_{'0' * 24}", BatchOrder(BatchHead(agents=("support",)), Bearer("ann"))
+    await end_batch(store, acme.tag, batch_id, order)
+    run = store.scripts.run
+
+    async def dying(script: Any) -> Any:
+        if isinstance(script, ForgetEvents):
+            raise ConnectionError
+        return await run(script)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.scripts, "run", dying)
+        with pytest.raises(ConnectionError):
+            await store.part(Deliveries).take_told()
+    assert [await store.part(Deliveries).take_told() for _ in range(2)] == [1, 0]
+    (delivery,) = await listed(store, mine)
+    assert (delivery.type, delivery.run_id) == ("batch.ended", None)
+    assert delivery.data == {"batch_id": batch_id, "state": "done", "links": {"batch": f"/v1/batches/{batch_id}"}}
+    assert not [each for hook in others for each in await listed(store, hook)]
+    assert not await redis.exists(batch_keys.BATCHES_TOLD)
 
 
 async def test_events_are_those_of_the_tenant(driver: StoreDriver, store: Store) -> None:

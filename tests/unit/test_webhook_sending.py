@@ -32,11 +32,12 @@ from features.webhooks.delivery_records import DeliveryRecord
 from features.webhooks.messages import body_of, headers_of
 from features.webhooks.outcomes import ReceiverAnswer, judge
 from features.webhooks.sending import Sender
-from features.webhooks.terms import DELAYS, OPENAI_TYPES, TYPE_OF_STATUS
+from features.webhooks.terms import ALL_EVENT_TYPES, DELAYS, OPENAI_TYPES, TYPE_OF_STATUS
 from features.webhooks.webhook_file import load_webhooks
 from features.webhooks.webhooks import Webhooks
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, Refused
+from palaver.feature import told_events
 from palaver.processes.tasks import end
 from palaver.store import Store
 from palaver.vocabulary.lifecycle import RunStatus
@@ -220,6 +221,7 @@ def test_what_an_answer_means() -> None:
 def test_each_end_of_a_run_has_a_type() -> None:
     assert TYPE_OF_STATUS.keys() == {status for status in RunStatus if status.terminal}
     assert {*TYPE_OF_STATUS.values(), "run.action_required", "webhook.disabled"} == {*EVENT_TYPES}
+    assert (*EVENT_TYPES, *told_events()) == ALL_EVENT_TYPES
     assert set(OPENAI_TYPES) == {*TYPE_OF_STATUS.values()}
 
 

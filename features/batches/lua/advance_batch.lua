@@ -1,4 +1,4 @@
--- needs: batch
+-- needs: batch, batch_end
 if CLAIM ~= args.claim then return reply.stale_claim() end
 for _, each in ipairs(args.begun) do
   redis.call('HSET', keys.flight, each.cell, each.entry)
@@ -37,10 +37,7 @@ if idle and whole and STATE == 'open' and CLOSES <= NOW then
   redis.call('HSET', keys.batch, 'abandoned', 1)
 end
 if idle and (STATE == 'cancelling' or STATE == 'running' and whole) then
-  STATE = STATE == 'running' and 'done' or 'cancelled'
-  redis.call('HSET', keys.batch, 'state', STATE)
-  redis.call('ZREM', keys.batches_due, args.member)
-  each_key('EXPIRE', Setting.RETENTION)
+  end_batch(STATE == 'running' and 'done' or 'cancelled')
 elseif idle and whole and STATE == 'open' then
   -- The next part of its items wakes it.
   attend(CLOSES)

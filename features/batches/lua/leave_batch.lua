@@ -1,4 +1,4 @@
--- needs: batch
+-- needs: batch, batch_end
 if CLAIM ~= args.claim then return reply.stale_claim() end
 redis.call('HDEL', keys.batch, 'claim', 'lasts')
 local since = tonumber(redis.call('HGET', keys.batch, 'unread') or NOW)
@@ -7,8 +7,6 @@ if STATE ~= 'cancelling' and NOW - since < Limit.BATCH_UNREADABLE * 1000 then
   attend(NOW + Limit.BATCH_LEASE * 1000)
   return reply.batch_advanced()
 end
-redis.call('HSET', keys.batch, 'state', 'failed')
 redis.call('UNLINK', keys.flight, keys.again)
-redis.call('ZREM', keys.batches_due, args.member)
-each_key('EXPIRE', Setting.RETENTION)
+end_batch('failed')
 return reply.batch_failed()
