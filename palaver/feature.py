@@ -63,6 +63,8 @@ class Feature:
     """Its parts in scripts of the core, by their places (`palaver.store.scripting.hooks.PLACES`): the name of a file in
     ``lua/``, without the ``_`` in front. It sees each run, or those that its part at ``run_submitted`` shows to it:
     these are left alone by processes without it."""
+    may_miss: bool = False
+    """True: its parts only take note, and runs are not left alone by processes without it. It misses what these do."""
     names: str | None = None
     """The enums that its scripts write as Python does (`Switch.ON`), a tuple."""
     store: str | None = None
@@ -162,7 +164,7 @@ def told_events() -> Mapping[str, str]:
 
 def seeing() -> frozenset[str]:
     """Return the names of those that see what becomes of runs."""
-    return frozenset(name for name, feature in features().items() if feature.hooks)
+    return frozenset(name for name, feature in features().items() if feature.hooks and not feature.may_miss)
 
 
 def brought(

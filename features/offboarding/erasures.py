@@ -19,7 +19,6 @@ from palaver.store.redis.connection import now_ms
 from palaver.store.redis.reach import EVERYTHING, within
 from palaver.store.redis.told_keys import all_told, told_to
 from palaver.store.sides import Ground, sides
-from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.queues import ToolQueues
 from palaver.store.tenants.tenants import NO_TENANT
@@ -57,8 +56,7 @@ class Erasures:
         self._shards = all_shards(ground.settings.shards)
         due = DueIndex(self._redis, self._scripts, ground.rounds, self._queues)
         self._unfinished = UnfinishedRuns(self._redis, self._scripts, due, self._shards)
-        statistics = Statistics(self._redis, self._scripts, ground.rounds)
-        self._removal = Removal(self._redis, self._scripts, self._queues, statistics, self._shards)
+        self._removal = Removal(self._redis, self._scripts, self._queues, self._shards)
         self._retention = int(ground.settings.audit_retention)
 
     async def erase(
@@ -106,7 +104,7 @@ class Erasures:
         queues = await self._queues.all()
         for shard in self._shards:
             own += [f"{{p{shard}}}:{keys.owner(tag)}{name}" for name in (*LISTS_OF_RUNS, "convs", "convs:updated")]
-            own += [keys.passing(shard, tag), keys.statistics(shard, keys.owner(tag)), erasure(shard, tag)]
+            own += [keys.passing(shard, tag), erasure(shard, tag)]
             own += [*steps_under_way(shard, tag, queues)]
         pipeline = self._redis.pipeline(transaction=False)
         for key in own:

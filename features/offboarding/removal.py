@@ -15,7 +15,6 @@ from palaver.store.redis.connection import Connection, portions
 from palaver.store.redis.told_keys import all_told, told_to
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.sides import Erasable, StoreSide, sides
-from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.queues import ToolQueues
 
 from .belongings import kind_of_passing, shared
@@ -31,13 +30,10 @@ _SCRIPTS: Final = 10
 class Removal:
     """Removes what tenants have."""
 
-    def __init__(
-        self, redis: Connection, scripts: Scripts, queues: ToolQueues, statistics: Statistics, shards: Sequence[str]
-    ) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, queues: ToolQueues, shards: Sequence[str]) -> None:
         self._redis = redis
         self._scripts = scripts
         self._queues = queues
-        self._statistics = statistics
         self._shards = shards
 
     async def revoke(self, tag: str) -> None:
@@ -66,8 +62,11 @@ class Removal:
         # First: they begin runs.
         yield from self._of_features(tag, begins_runs=True)
         for shard in self._shards:
-            for part in (self._erase_runs, self._erase_conversations, self._erase_statistics, self._erase_passing):
+            for part in (self._erase_runs, self._erase_conversations):
                 yield partial(part, shard, tag)
+            for side in sides().values():
+                yield partial(side.catch_up, self._redis, self._scripts, shard)
+            yield partial(self._erase_passing, shard, tag)
             yield partial(self._erase_shared, shard, tag)
         yield from self._of_features(tag, begins_runs=False)
         for told in all_told():
@@ -114,14 +113,6 @@ class Removal:
                 )
             )
         return bool(ids)
-
-    async def _erase_statistics(self, shard: str, tag: str) -> bool:
-        """Erase what its runs were counted in, once no line of the journal is about one: there are no runs any more."""
-        key = keys.statistics(shard, keys.owner(tag))
-        more = await self._statistics.fold_some(shard)
-        if not more and (more := bool(await self._redis.exists(key))):
-            await self._erase_keys(erasure(shard, tag), [Erasable(key, "", 0)])
-        return more
 
     async def _erase_passing(self, shard: str, tag: str) -> bool:
         """Erase keys that are in no other list."""

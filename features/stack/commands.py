@@ -21,4 +21,4 @@ def up() -> None:
     become_module("up", f"{__package__}.up", ())
 
 
-COMMANDS: Final = (Command("up", up, after="stats"),)
+COMMANDS: Final = (Command("up", up, after="usage"),)

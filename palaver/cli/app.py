@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, statistics
+from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running
 from palaver.cli.commands import Command, CommandGroup, Program
 from palaver.config.roles import PROGRAMS, ROLES
 from palaver.feature import brought, put_behind
@@ -144,7 +144,6 @@ for _command in (
     looking.models,
     looking.queues,
     looking.usage,
-    statistics.stats,
 ):
     app.command(_command.__name__)(ungrouped(_command))
 

@@ -73,7 +73,6 @@ from palaver.operations.scopes import (
 )
 from palaver.operations.secrets import secret_names, set_secrets
 from palaver.operations.services import ServiceState, read_services
-from palaver.operations.statistics import StatisticsReport, read_statistics
 from palaver.operations.stored_keys import StoredKeys
 from palaver.operations.submitting import Taken, begin, check_submission, condense, retry, run_begun_with, submit
 from palaver.operations.tenants import change_tenant, list_tenants, read_tenant
@@ -140,7 +139,6 @@ __all__ = [
     "RunPage",
     "ServiceState",
     "SingleFlight",
-    "StatisticsReport",
     "StoredEvent",
     "StoredKeys",
     "Taken",
@@ -226,7 +224,6 @@ __all__ = [
     "read_run",
     "read_run_log",
     "read_services",
-    "read_statistics",
     "read_tenant",
     "read_tools",
     "read_usage",

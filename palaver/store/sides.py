@@ -80,6 +80,11 @@ class StoreSide:
         """Keys of a tenant in a shard, which its part of scripts writes when a run changes: gone at the end."""
         return ()
 
+    async def catch_up(self, redis: Connection, scripts: Scripts, shard: str) -> bool:
+        """Do some of what is still to be written to `traces_in` in a shard, and tell whether there may be more. An
+        erasure asks once no run of the tenant is there."""
+        return False
+
     def shared_in(self, shard: str) -> Sequence[Key]:
         """Sorted sets of a shard that have members of all tenants, each with its owner in front."""
         return ()

@@ -46,7 +46,6 @@ from palaver.store.runs.runs import Runs
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.sides import Ground, P
-from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.lacking import LackingIndex
 from palaver.store.steps.queues import ToolQueues
@@ -93,7 +92,6 @@ class Store:
         self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, self.rounds)
         self.waiting_tenants = WaitingTenants(connection, settings, self.queues)
-        self.statistics = Statistics(connection, scripts, self.rounds)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, self.rounds)
         self.usage = UsageLedger(connection, settings)

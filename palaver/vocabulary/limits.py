@@ -455,14 +455,6 @@ _ALL: Final = (
             "the cap may be overdrawn by the rest",
         ),
         ("usage_rows", "agents with a model and a key in the ledger of a day, in a shard", 1000, "rows", "one row"),
-        ("statistics_models", "models that the statistics of a span tell apart, of a tenant", 20, "models", "`other`"),
-        (
-            "statistics_journal",
-            "lines of a shard that are in no statistics yet, as no worker runs and nobody asks",
-            100_000,
-            "lines",
-            "the oldest go",
-        ),
         ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
         ("verdict", "what a step brings: its answer, results and calls", 4 * MIB, "bytes", "`response_too_large`"),
         (

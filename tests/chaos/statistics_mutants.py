@@ -11,9 +11,9 @@ from typing import Final
 
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
-_COUNT: Final = "palaver/store/scripting/lua/_count.lua"
-_FOLD: Final = "palaver/store/scripting/lua/fold_journal.lua"
-_STORE: Final = "palaver/store/statistics/statistics.py"
+_LUA: Final = "features/statistics/lua"
+_FOLD: Final = f"{_LUA}/fold_journal.lua"
+_STORE: Final = "features/statistics/statistics.py"
 _CONTRACT: Final = "tests/contract/test_statistics.py"
 
 
@@ -25,17 +25,17 @@ STATISTICS_MUTANTS: Final = by_name(
     _mutant("a line that is lost", _STORE, "for _, fields in entries)", "for _, fields in entries[1:])"),
     _mutant("lines that count twice", _FOLD, "redis.call('XTRIM', keys.journal, 'MINID', args.next)\n", ""),
     _mutant("a fold over another's", _FOLD, "if not oldest or oldest[1] ~= args.first", "if not oldest"),
-    _mutant("another's line", _COUNT, "NOW .. OWNER .. ' ' .. what", "NOW .. ' ' .. what"),
+    _mutant("another's line", f"{_LUA}/_journal.lua", "NOW .. OWNER .. ' ' .. what", "NOW .. ' ' .. what"),
     _mutant("what is anothers", _STORE, "if reaches(tag) else ()", "if tag else ()"),
     _mutant("the span of the fold", _STORE, "window.number(at)", "window.number(at + 3600000)"),
     _mutant("a span that never passes", _STORE, "if number == place[2]:", "if number <= place[2]:"),
-    _mutant("usage of the lease before", _COUNT, "  used_under_it = ''\nend", "end"),
+    _mutant("usage of the lease before", f"{_LUA}/_note_lease.lua", "used_under_it = ''\n", ""),
     _mutant("windows that are too long", _STORE, "- window.spans < number", "- window.spans <= number"),
     _mutant(
         "an erasure that forgets them",
-        "features/offboarding/removal.py",
-        "self._erase_conversations, self._erase_statistics, self._erase_passing",
-        "self._erase_conversations, self._erase_passing",
+        "features/statistics/belongings.py",
+        "return await fold_some(redis, scripts, shard)",
+        "return False",
         "tests/contract/test_erasure.py",
     ),
 )

@@ -8,14 +8,15 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from features.statistics.statistics import Statistics
+from features.statistics.tallies import MODEL_COLUMNS
+from features.statistics.windows import WINDOWS
 from palaver.schemas.models import Run
 from palaver.store import Store
 from palaver.store.reading.usage_ledger import today
-from palaver.store.statistics.tallies import MODEL_COLUMNS
 from palaver.telemetry.exposition import Samples, Times
 from palaver.telemetry.metrics import counted as by_scripts
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.windows import WINDOWS
 from tests.checkers.evidence import History
 
 Sums = Mapping[str, Counter[tuple[str, ...]]]
@@ -32,7 +33,7 @@ async def counted(store: Store) -> Sums:
     async for _, used in store.usage.read(today() - timedelta(days=1), today() + timedelta(days=1), [""]):
         for numbers in used.values():
             ledger.update({(column,): number for column, number in numbers.items()})
-    told, spans = Counter[tuple[str, ...]](), (await store.statistics.read(WINDOWS["week"]))[1].values()
+    told, spans = Counter[tuple[str, ...]](), (await store.part(Statistics).read(WINDOWS["week"]))[1].values()
     for tally in spans:
         told.update({("run", name): number for name, number in tally.runs.items()})
         told.update({("step", *name.split(" ")): number for name, number in tally.steps.items()})

@@ -20,6 +20,8 @@ from features.schedules import schedule_keys
 from features.schedules.contract import NextTick
 from features.schedules.schedules import ScheduleOrder, Schedules
 from features.schedules.ticks import Ticks
+from features.statistics import statistics_keys
+from features.statistics.statistics import Statistics
 from features.webhooks import webhook_keys
 from features.webhooks.contract import AttemptOutcome
 from features.webhooks.deliveries import Deliveries
@@ -69,7 +71,7 @@ OF_ERASURE: Final = frozenset(
 
 _DOCUMENTED: Final = (
     *(keys, fleet_keys, provider_keys, access_keys, told_keys),
-    *(agent_keys, erasure_keys, schedule_keys, batch_keys, webhook_keys),
+    *(agent_keys, erasure_keys, schedule_keys, batch_keys, webhook_keys, statistics_keys),
 )
 
 
@@ -135,7 +137,7 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         await store.steps.settle(lacking, Postpone(2.0, "tool:look_up", WaitReason.NO_WORKER))
         await _deliver_one(store, tenant.tag)
         # What happened until now is added up, and what happens next is not yet.
-        await store.statistics.fold()
+        await store.part(Statistics).fold()
         _, last = await driver.begin(input=words, agent=agent)
         await driver.finish(last)
         await _wait_for_caps(store, driver, tenant.tag)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from features.statistics.tallies import JournalLine, SpanTally
 from palaver.store.redis import keys
-from palaver.store.statistics.tallies import JournalLine, SpanTally
 from tests.contract.families import used_by_itself
 
 if TYPE_CHECKING:

@@ -16,6 +16,8 @@ from features.offboarding.belongings import counted_kinds
 from features.offboarding.contract import EraseMembers, Over, Seen, SharedType
 from features.offboarding.erasures import Erasures
 from features.schedules import schedule_keys
+from features.statistics import statistics_keys
+from features.statistics.statistics import Statistics
 from features.webhooks import webhook_keys
 from palaver.config.settings import Settings
 from palaver.errors import Refused, StateConflict, UnknownConversation, UnknownRun
@@ -175,14 +177,16 @@ def in_one_line(stored: dict[str, Any]) -> dict[str, Any]:
 async def test_nobody_else_loses_a_byte(store: Store, driver: StoreDriver, redis: Any, acme: Tenant) -> None:
     for other in (await store.tenants.create("globex"), DEFAULT):
         await endow(store, driver, other)
-    await store.statistics.fold()
+    await store.part(Statistics).fold()
     of_acme = (acme.tag, "words-of-acme", "acme")
     before = without(await everything(redis), *of_acme)
     await erase(driver, acme)
     after = without(await everything(redis), *of_acme, '"@"')
     assert after[access_keys.TENANTS].pop("@") == b"1"
     # The sum of all tenants has what became of its runs.
-    assert before.pop(keys.statistics("00", keys.OTHER_TENANTS)) != after.pop(keys.statistics("00", keys.OTHER_TENANTS))
+    assert before.pop(statistics_keys.statistics("00", keys.OTHER_TENANTS)) != after.pop(
+        statistics_keys.statistics("00", keys.OTHER_TENANTS)
+    )
     # What has no name of anybody in its own.
     gone = {name for name in before if name.startswith(NAMELESS) and name not in after}
     assert sorted(name.partition("}:")[2].partition(":")[0] for name in gone) == ["copy", "idem", "used"]

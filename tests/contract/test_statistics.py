@@ -9,6 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
+from features.statistics import statistics, statistics_keys
+from features.statistics.histograms import bucket_of
+from features.statistics.statistics import Statistics
+from features.statistics.tallies import VERSION, SpanTally
+from features.statistics.windows import LASTS, WINDOWS, WindowName
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.models import Message, Usage
@@ -17,11 +22,10 @@ from palaver.steps.verdicts import Finish, GiveUp, HandBack, RetryAfter
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
-from palaver.store.statistics.histograms import bucket_of
-from palaver.store.statistics.tallies import VERSION, SpanTally
+from palaver.store.scripting import scripts
+from palaver.store.scripting.additions import all_hooks
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.windows import LASTS, WINDOWS, WindowName
 from tests.contract.clock import Clock
 from tests.contract.store_driver import AGENT, StoreDriver
 
@@ -34,7 +38,7 @@ BROKEN = Failure.of(ErrorClass.PROVIDER_ERROR)
 async def total(store: Store, window: WindowName = "hour", tag: str | None = None) -> SpanTally:
     """What happened within the window."""
     whole = SpanTally()
-    for tally in (await store.statistics.read(WINDOWS[window], tag))[1].values():
+    for tally in (await store.part(Statistics).read(WINDOWS[window], tag))[1].values():
         whole.merge(tally)
     return whole
 
@@ -74,7 +78,7 @@ async def test_a_run_that_fails_says_why(driver: StoreDriver) -> None:
 async def test_what_is_repeated_as_its_answer_was_lost_counts_once(driver: StoreDriver) -> None:
     with driver.answers_get_lost():
         await finish(driver)
-        await driver.store.statistics.fold()
+        await driver.store.part(Statistics).fold()
     tally = await total(driver.store)
     assert (tally.runs, tally.steps) == ({"submitted": 1, "completed": 1}, {"model done": 1})
     assert tally.models[AGENT.model]["calls"] == 1
@@ -83,26 +87,26 @@ async def test_what_is_repeated_as_its_answer_was_lost_counts_once(driver: Store
 async def test_many_who_fold_together_count_each_line_once(driver: StoreDriver, redis: Any, store: Store) -> None:
     for _ in range(20):
         await finish(driver)
-        await asyncio.gather(*(store.statistics.fold() for _ in range(5)))
+        await asyncio.gather(*(store.part(Statistics).fold() for _ in range(5)))
     assert (await total(store)).runs == {"submitted": 20, "completed": 20}
-    assert await redis.xlen(keys.journal("00")) == 0
+    assert await redis.xlen(statistics_keys.journal("00")) == 0
 
 
 async def test_who_is_overtaken_while_folding_changes_nothing(
-    driver: StoreDriver, store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    driver: StoreDriver, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it has read was folded meanwhile, and more has happened since."""
     await finish(driver)
-    slow = Store(driver.redis, settings)
-    merge = slow.statistics._merge_stored
+    merge = statistics._merge_stored
 
-    async def overtaken(tallies: Any) -> None:
-        await merge(tallies)
-        await store.statistics.fold()
+    async def overtaken(redis: Any, tallies: Any) -> None:
+        monkeypatch.setattr(statistics, "_merge_stored", merge)
+        await merge(redis, tallies)
+        await store.part(Statistics).fold()
         await finish(driver)
 
-    monkeypatch.setattr(slow.statistics, "_merge_stored", overtaken)
-    assert await slow.statistics.fold_some("00"), "there is more for it to fold"
+    monkeypatch.setattr(statistics, "_merge_stored", overtaken)
+    assert await statistics.fold_some(driver.redis, store.scripts, "00"), "there is more for it to fold"
     assert (await total(store)).runs == {"submitted": 2, "completed": 2}
 
 
@@ -163,7 +167,7 @@ async def test_what_happened_is_in_the_span_in_which_it_did(clock: Clock, driver
     _, lease = await driver.begin()
     clock.now += 7
     await store.steps.settle(lease, DONE)
-    present, spans = await store.statistics.read(WINDOWS["hour"])
+    present, spans = await store.part(Statistics).read(WINDOWS["hour"])
     assert {number: tally.runs for number, tally in spans.items()} == {
         int(began // 60): {"submitted": 1},
         int(clock.now // 60): {"submitted": 1, "completed": 1},
@@ -193,9 +197,9 @@ async def test_a_tenant_keeps_no_more_spans_than_its_windows_have(
 ) -> None:
     for _ in range(80):
         await driver.submit("hello")
-        await store.statistics.fold()
+        await store.part(Statistics).fold()
         clock.now += 7 * 60
-    names = [name.decode() for name in await driver.redis.hkeys(keys.statistics("00"))]
+    names = [name.decode() for name in await driver.redis.hkeys(statistics_keys.statistics("00"))]
     of = Counter(name.partition(":")[0] for name in names)
     assert of["hour"] == WINDOWS["hour"].spans + 4
     assert (await total(store)).runs == {"submitted": 8}
@@ -203,8 +207,8 @@ async def test_a_tenant_keeps_no_more_spans_than_its_windows_have(
 
 async def test_they_go_some_time_after_the_last(driver: StoreDriver, redis: Any, store: Store) -> None:
     await finish(driver)
-    await store.statistics.fold()
-    assert LASTS - 60 <= await redis.ttl(keys.statistics("00")) <= LASTS
+    await store.part(Statistics).fold()
+    assert LASTS - 60 <= await redis.ttl(statistics_keys.statistics("00")) <= LASTS
 
 
 async def test_lines_that_nobody_folds_are_bounded(redis: Any, store: Store, driver: StoreDriver) -> None:
@@ -212,17 +216,32 @@ async def test_lines_that_nobody_folds_are_bounded(redis: Any, store: Store, dri
     most = limit_of("statistics_journal")
     pipeline = redis.pipeline(transaction=False)
     for _ in range(most + 300):
-        pipeline.xadd(keys.journal("00"), {"line": "1@acme00: submitted "})
+        pipeline.xadd(statistics_keys.journal("00"), {"line": "1@acme00: submitted "})
     await pipeline.execute()
     await finish(driver)
-    assert await redis.xlen(keys.journal("00")) <= most + 100
+    assert await redis.xlen(statistics_keys.journal("00")) <= most + 100
+    # The invariants compare statistics with counts.
+    await redis.flushall()
+
+
+async def test_without_it_scripts_write_nothing_of_it(
+    redis: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = {place: [part for part in parts if "note" not in part] for place, parts in all_hooks().items()}
+    monkeypatch.setattr(scripts, "_sources", scripts._Sources)
+    monkeypatch.setattr(scripts, "all_hooks", lambda: hooks)
+    driver = StoreDriver(Store(redis, settings), redis)
+    await finish(driver)
+    _, lease = await driver.begin()
+    assert b"waited" not in await redis.hget(keys.steps(lease.run_id), lease.step)
+    assert not await redis.exists(statistics_keys.journal("00"))
     # The invariants compare statistics with counts.
     await redis.flushall()
 
 
 async def test_a_line_that_cannot_be_read_holds_up_no_other(redis: Any, store: Store, driver: StoreDriver) -> None:
     for words in ("model done - 0 5 p/m 1 1 1 1.5e+14", "model done - soon 5", ""):
-        await redis.xadd(keys.journal("00"), {"line": f"1 {words}"})
+        await redis.xadd(statistics_keys.journal("00"), {"line": f"1 {words}"})
     await finish(driver)
     assert (await total(store)).runs == {"submitted": 1, "completed": 1}
 
@@ -237,8 +256,8 @@ async def test_a_cost_beyond_all_reason_is_written_in_full(driver: StoreDriver, 
 
 async def test_tallies_without_a_version_are_read_and_added_to(driver: StoreDriver, store: Store) -> None:
     await finish(driver)
-    await store.statistics.fold()
-    key = keys.statistics("00", keys.DEFAULT_TENANT)
+    await store.part(Statistics).fold()
+    key = statistics_keys.statistics("00", keys.DEFAULT_TENANT)
     for place, text in (await driver.redis.hgetall(key)).items():
         told = orjson.loads(text)
         assert told["v"] == VERSION
@@ -251,8 +270,8 @@ async def test_tallies_without_a_version_are_read_and_added_to(driver: StoreDriv
 async def test_tallies_of_a_newer_version_are_left_to_it(driver: StoreDriver, store: Store) -> None:
     """Its processes fold what is there, and show it. Spans that are over are written anew."""
     await finish(driver)
-    await store.statistics.fold()
-    key = keys.statistics("00", keys.DEFAULT_TENANT)
+    await store.part(Statistics).fold()
+    key = statistics_keys.statistics("00", keys.DEFAULT_TENANT)
     before = await driver.redis.hgetall(key)
     newer = {
         place: orjson.dumps({"v": VERSION + 1, "number": orjson.loads(text)["number"], "tally": {}})
@@ -262,7 +281,7 @@ async def test_tallies_of_a_newer_version_are_left_to_it(driver: StoreDriver, st
     await finish(driver)
     assert (await total(store)).runs == {}
     assert await driver.redis.hgetall(key) == newer
-    assert await driver.redis.xlen(keys.journal("00")) > 0
+    assert await driver.redis.xlen(statistics_keys.journal("00")) > 0
     past = {
         place: orjson.dumps({**orjson.loads(text), "number": orjson.loads(text)["number"] - 1})
         for place, text in newer.items()

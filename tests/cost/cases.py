@@ -29,6 +29,8 @@ from features.offboarding.erasure_keys import erasure, receipt
 from features.schedules.contract import NextTick
 from features.schedules.schedules import ScheduleOrder, Schedules
 from features.schedules.ticks import Ticks
+from features.statistics import statistics_keys
+from features.statistics.contract import FoldedTally, FoldJournal
 from features.webhooks import webhook_keys
 from features.webhooks.bodies import WebhookChange
 from features.webhooks.contract import AttemptOutcome, ForgetEvents, MarkRuns
@@ -51,12 +53,10 @@ from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome
 from palaver.store.redis import access_keys, keys, provider_keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts import (
-    FoldJournal,
     Judge,
     Measure,
 )
 from palaver.store.scripting.contracts.declaration import Script
-from palaver.store.scripting.contracts.statistics import FoldedTally
 from palaver.store.sides import Erasable
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
@@ -84,13 +84,15 @@ class Case:
 
 async def _fold_journal(driver: StoreDriver, n: int) -> Act:
     await driver.submit("hello")
-    entry, _ = (await driver.redis.xrange(keys.journal("00")))[0]
+    entry, _ = (await driver.redis.xrange(statistics_keys.journal("00")))[0]
     fold = FoldJournal(
-        journal=keys.journal("00"),
+        journal=statistics_keys.journal("00"),
         first=entry.decode(),
         next=f"{entry.decode()}9",
         lasts=60,
-        tallies=tuple(FoldedTally(keys.statistics("00", f"@{i:06}:"), "hour:1", b"1" * 600) for i in range(n)),
+        tallies=tuple(
+            FoldedTally(statistics_keys.statistics("00", f"@{i:06}:"), "hour:1", b"1" * 600) for i in range(n)
+        ),
     )
     return lambda: driver.store.scripts.run(fold)
 

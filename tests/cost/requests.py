@@ -16,6 +16,9 @@ from api.app import create_app
 from features.batches.contract import EndedCell
 from features.batches.progress import BatchProgress
 from features.schedules import schedule_keys
+from features.statistics import statistics_keys
+from features.statistics.tallies import SpanTally
+from features.statistics.windows import WINDOWS
 from features.webhooks import webhook_keys
 from features.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from features.webhooks.webhooks import Webhooks
@@ -28,13 +31,11 @@ from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
 from palaver.store.redis import access_keys, keys
-from palaver.store.statistics.tallies import SpanTally
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
 from palaver.vocabulary.limits import MIB, limit_of
 from palaver.vocabulary.scopes import SCOPES
-from palaver.vocabulary.windows import WINDOWS
 from tests.unit.api_world import World, call
 
 ROUTES: Final = frozenset(
@@ -452,7 +453,7 @@ async def _statistics(api: World, n: int) -> Ask:
     now = window.number(int(time.time() * 1000))
     numbers = range(now - window.spans + 1, now + 1)
     spans: dict[Any, Any] = {window.place(number): tally.to_json(number) for number in numbers}
-    await api.redis.hset(keys.statistics("00"), mapping=spans)
+    await api.redis.hset(statistics_keys.statistics("00"), mapping=spans)
     return Ask("/v1/statistics?window=day")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from features.schedules import schedule_keys
+from features.statistics import statistics_keys
 from features.webhooks import webhook_keys
 from palaver.store.redis import keys
 from tests.process.cluster import Cluster
@@ -31,7 +32,12 @@ SLACK: Final = 24
 GROWTH: Final = 1.15
 """Of a process's RAM, by fragments."""
 COUNTED: Final = (
-    *(keys.counts("00"), keys.journal("00"), keys.statistics("00"), keys.usage("00", 0).removesuffix("0")),
+    *(
+        keys.counts("00"),
+        statistics_keys.journal("00"),
+        statistics_keys.statistics("00"),
+        keys.usage("00", 0).removesuffix("0"),
+    ),
     *(keys.fair("00"), keys.ahead("00", ""), schedule_keys.SCHEDULES_COUNTS, webhook_keys.WEBHOOKS_COUNTS),
 )
 _SHARD: Final = re.compile(r"^\{p\w\w\}")

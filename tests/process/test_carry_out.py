@@ -34,7 +34,13 @@ _HOOKED: Final[Mapping[str, frozenset[str]]] = {
             *("submit", "act", "ask", "attend", "cancel", "hand_back", "postpone", "settle", "sweep"),
             *("claim", "promote", "fill", "append", "withdraw_after", "reserve", "find_allowed", "delete_run"),
         }
-    )
+    ),
+    "statistics": frozenset(
+        {
+            *("submit", "act", "append", "ask", "attend", "cancel", "claim", "hand_back", "postpone", "settle"),
+            "sweep",
+        }
+    ),
 }
 """The scripts of the core that have a part of a feature, read for one, or leave runs that it sees to others.
 Of one that is not here they are at least one."""
@@ -185,11 +191,13 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     assert {*_FOLDERS} >= {*features()}
     assert {*whole["paths"].values()} > {None, "ag_ui", "batches", "mcp_server", "openai", "schedules", "webhooks"}
     assert whole["sources"] == ["celery", "http", "mcp"]
-    assert {line.split()[0] for line in whole["help"] if line} > {"batch", "schedules", "store", "up", "webhooks"}
+    commands = {line.split()[0] for line in whole["help"] if line}
+    assert commands > {"batch", "schedules", "stats", "store", "up", "webhooks"}
     assert {*whole["codes"]} > {"schedules_full", "batch_offset", "default_tenant", "webhook_of_file"}
     assert {*whole["limits"]} > {"batch_cells", "foreign_token", "http_answer", "mcp_body", "schedules", "webhook_kept"}
+    assert {*whole["limits"]} > {"statistics_journal", "statistics_models"}
     assert {*whole["metrics"]} > {"palaver_schedule_ticks_total", "palaver_webhook_pending"}
     assert {*whole["groups"]} > {"batches", "schedules", "webhooks"}
-    assert {*whole["pages"]} > {"/console/batches", "/console/schedules", "/console/webhooks"}
+    assert {*whole["pages"]} > {"/console/batches", "/console/schedules", "/console/statistics", "/console/webhooks"}
     assert {*whole["variables"]} > {"PALAVER_COPY_FROM", "PALAVER_DATA_DIR"}
     assert {*whole["telling"]} >= {"settle", "sweep"}

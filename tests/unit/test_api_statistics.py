@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from features.statistics.windows import WINDOWS
 from palaver.schemas.models import Message, Usage
 from palaver.steps.verdicts import Finish
 from palaver.vocabulary.lifecycle import StopReason
-from palaver.vocabulary.windows import WINDOWS
 from tests.unit.api_world import World, assert_problem, world
 from tests.unit.two_tenants import OPERATOR, asking_as, tenants
 

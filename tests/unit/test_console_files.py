@@ -188,7 +188,7 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
 def test_the_pages_of_a_feature_are_there_with_it() -> None:
     files = read_folder(STATIC)
     assert _without(files, feature.features()) == files
-    left = _without(files, {"batches", "webhooks"})
+    left = _without(files, {"batches", "statistics", "webhooks"})
     assert files.keys() - left.keys() == {"pages/schedule.js", "pages/schedules.js"}
     lines = files["pages.js"].decode().splitlines()
     assert left["pages.js"].decode().splitlines() == [line for line in lines if "schedule" not in line]

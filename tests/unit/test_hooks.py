@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import lupa.lua51  # type: ignore[import-untyped]
 import pytest
 
 from deploy.lua_check import faults_of_core
-from palaver.feature import Feature
+from palaver.feature import Feature, seeing
 from palaver.store.scripting.additions import all_hooks
 from palaver.store.scripting.assembly import Assembler
 
@@ -69,6 +70,18 @@ def test_a_place_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) -
     )
     with pytest.raises(ValueError, match="the feature notes has a part at run_begun: there are run_submitted"):
         all_hooks.__wrapped__()
+
+
+def test_what_only_takes_note_holds_up_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Feature("notes", hooks={"run_ended": "note"})
+    installed = {"notes": notes}
+    for module in ("palaver.feature", "palaver.store.scripting.additions"):
+        monkeypatch.setattr(f"{module}.features", lambda: installed)
+    assert seeing() == {"notes"}
+    assert all_hooks.__wrapped__() == {"run_submitted": ["_show_to_notes"], "run_ended": ["_note"]}
+    installed["notes"] = replace(notes, may_miss=True)
+    assert seeing() == frozenset()
+    assert all_hooks.__wrapped__() == {"run_ended": ["_note"]}
 
 
 def test_the_check_knows_the_places() -> None:

@@ -8,10 +8,10 @@ from math import ceil
 import orjson
 import pytest
 
-from palaver.store.statistics.histograms import EDGES, ERROR, bucket_of, percentile
-from palaver.store.statistics.tallies import JournalLine, SpanTally
+from features.statistics.histograms import EDGES, ERROR, bucket_of, percentile
+from features.statistics.tallies import JournalLine, SpanTally
+from features.statistics.windows import WINDOWS, Window
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.windows import WINDOWS, Window
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -69,7 +69,6 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         )
         chores += [sweeper.run, sweeper.repair, sweeper.look_for_workers, deaths.run, runtime.store.rewinds.watch]
         chores += [runtime.store.feature_set.watch]
-        chores += [runtime.store.statistics.keep]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
         for loops in brought("loops"):
             chores += loops(runtime.settings, runtime.store, runtime.worker_id)

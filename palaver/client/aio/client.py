@@ -37,7 +37,6 @@ from palaver.schemas.filters import RunFilter
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.windows import WindowName
 
 
 class AsyncPalaver(
@@ -263,7 +262,9 @@ class AsyncPalaver(
         `get`."""
         return object_of(await self._transport.call(tenants.get_usage(start, end, group_by)))
 
-    async def statistics(self, *, window: WindowName = "hour", tenant: str | None = None) -> dict[str, Any]:
+    async def statistics(
+        self, *, window: Literal["hour", "day", "week"] = "hour", tenant: str | None = None
+    ) -> dict[str, Any]:
         """Return what became of runs, steps and calls of models of late, as the API says it: ``data`` has a row for
         each minute of the hour, quarter of an hour of the day or two hours of the week in which anything happened,
         ``total`` their sum. Operators may name a ``tenant``. Raises as `get`."""

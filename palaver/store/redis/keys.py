@@ -48,9 +48,6 @@ once for all of these together, as ``@:``.
 {p00}:counts       hash     what was ever counted: a number for each series of a metric        no TTL
 {p00}:<owner>usage:<day> hash  what calls of models used on that day, by agent, model and key    TTL: usage retention
                             there is none for all tenants together
-{p00}:journal      stream   what happened to runs and steps and is in no tally yet; empty is as good as gone   no TTL
-{p00}:<owner>statistics hash  tallies of what happened of late: for each span of a window one, JSON
-                            TTL: eight days after the last
 {p00}:caps         hash     for each cap of a tenant, as <owner><cap>, what it is                no TTL
 {p00}:meters       hash     of tenants with caps, how far they are used (`lua/_allowance.lua`)       no TTL
 {p00}:held         zset     steps that wait for a cap of their tenant, by its owner and since when  no TTL
@@ -273,16 +270,6 @@ def counts(shard: str) -> str:
 def usage(shard: str, day: int, tenant: str = "") -> str:
     """A tenant's ledger of a day, which is so many days after 1970-01-01."""
     return f"{{p{shard}}}:{owner(tenant)}usage:{day}"
-
-
-def journal(shard: str) -> str:
-    """The journal of what happened to runs and steps, until it is in the tallies."""
-    return f"{{p{shard}}}:journal"
-
-
-def statistics(shard: str, of: Owner = DEFAULT_TENANT) -> str:
-    """The tallies of what happened of late to runs and steps of an owner."""
-    return f"{{p{shard}}}:{of}statistics"
 
 
 def caps(shard: str) -> str:

@@ -23,8 +23,12 @@ PLACES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "run_submitted": "A run is there: `args` are those of `Submit`. Reads fields of its tenant beside its caps: "
         "`caps('NAME')`. `show_to('FEATURE')` says that it is to see the run: others leave it alone (ADR 0138).",
-        "run_ended": "A run has ended: `status`, `reason`, `failed`, `failure`. Reads fields of the run.",
+        "run_ended": "A run has ended: `status`, `reason`, `failed`, `failure`, `class` of its error or false. Reads "
+        "fields of the run.",
         "action_required": "A run waits for an `action`. Reads fields of the run.",
+        "step_leased": "A worker gets a `step`, which is yet in the state that it was in, and is saved behind this.",
+        "model_used": "The calls of the model under the lease that is over next `used` that.",
+        "lease_over": "The lease of a `step` is over: `series` is its kind and outcome, `class` of a failure or nil.",
     }
 )
 """Each place, with what it sees besides RUN, ID, CONV, OWNER and PREFIX, and what its parts may read."""

@@ -30,7 +30,6 @@ from palaver.store.scripting.contracts.providers import (
 from palaver.store.scripting.contracts.runs import Act, Cancel, Submit
 from palaver.store.scripting.contracts.secrets import KeepSecrets
 from palaver.store.scripting.contracts.server_lists import KeepServerList
-from palaver.store.scripting.contracts.statistics import FoldJournal
 from palaver.store.scripting.contracts.steps import (
     Ask,
     Attend,
@@ -67,7 +66,6 @@ __all__ = [
     "Find",
     "FindAllowed",
     "FindPlace",
-    "FoldJournal",
     "ForgetConversations",
     "Fork",
     "HandBack",
@@ -100,6 +98,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     KeepSecrets, KeepServerList, Find, Measure, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
-    CreateTenant, Reserve, FindAllowed, FoldJournal,
+    CreateTenant, Reserve, FindAllowed,
 )  # fmt: skip
 """Every script."""

@@ -6,11 +6,6 @@ local COUNTS = PREFIX .. 'counts'
 
 local function count(series, amount) return redis.call('HINCRBY', COUNTS, series, amount or 1) end
 
--- For statistics a line of the journal says what happened, to be added up later (palaver/store/statistics/tallies.py).
-local function write_line(what)
-  redis.call('XADD', PREFIX .. 'journal', 'MAXLEN', '~', Limit.STATISTICS_JOURNAL, '*', 'line', NOW .. OWNER .. ' ' .. what)
-end
-
 local function kind_of(step)
   local kinds = StepKind.OF_QUEUE
   return kinds[step.queue] or StepKind.TOOL
@@ -28,12 +23,9 @@ local function count_time(series, ms, buckets)
   count(series .. ' sum', ms)
 end
 
--- A run is there, or has ended, which has a reason.
-local function count_run(status, reason, failure)
-  local class = failure and cjson.decode(failure).class or ''
-  write_line(status .. ' ' .. class)
-  if not reason then return count(Series.RUNS_SUBMITTED) end
-  count(Series.RUNS_FINISHED .. ' ' .. status .. ' ' .. reason .. ' ' .. class)
+-- A run has ended; `class` is that of its error.
+local function count_end(status, reason, class)
+  count(Series.RUNS_FINISHED .. ' ' .. status .. ' ' .. reason .. ' ' .. (class or ''))
   local lasted = math.max(0, NOW - limits().since)
   count_time(Series.RUN_DURATION_SECONDS .. ' ' .. status, lasted, Buckets.RUN_DURATION_SECONDS)
   local asked = reason == StopReason.CANCELLED and redis.call('HGET', RUN, 'cancel')
@@ -43,15 +35,11 @@ local function count_run(status, reason, failure)
   end
 end
 
--- What calls of the model used under the lease that is over next: the end of its line.
-local used_under_it = ''
-
 -- A lease on the step is over, and this has become of it; `class` is that of the failure.
 local function count_lease(step, outcome, class)
   local series = kind_of(step) .. ' ' .. outcome
   count(Series.STEPS .. ' ' .. series)
-  write_line(series .. ' ' .. (class or '-') .. ' ' .. (step.waited or '-') .. ' ' .. NOW - step.since .. used_under_it)
-  used_under_it = ''
+  -- hook: lease_over
 end
 
 local function count_failure(step, class)
@@ -78,11 +66,7 @@ end
 -- What calls of the model used; an unknown cost is nil.
 local function count_used(used)
   if used.model_calls == 0 then return end
-  local _, model = names_in_use()
-  -- As Lua joins them, large numbers have exponents.
-  local numbers = string.format('%.0f %.0f %.0f', used.model_calls, used.input_tokens, used.output_tokens)
-  local cost = used.cost and string.format('%.0f', used.cost) or '-'
-  used_under_it = ' ' .. (model or Metrics.OTHER) .. ' ' .. numbers .. ' ' .. cost
+  -- hook: model_used
   local series = series_of_model(used.model_calls, used.input_tokens + used.output_tokens)
   local function add(metric, amount, token_type)
     if amount > 0 then count(metric .. ' ' .. series .. (token_type and ' ' .. token_type or ''), amount) end

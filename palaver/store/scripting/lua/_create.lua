@@ -54,7 +54,7 @@ local function create(kept, agent, max_steps, names, agent_by)
   CREATED, TRACE = NOW, args.trace
   add_to_list('runs', NOW, ID)
   add_to_list(list_of(STATUS), NOW, ID)
-  count_run('submitted')
+  count(Series.RUNS_SUBMITTED)
   emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}')
   -- Where the run's part of the log begins, so that readers of its events can skip the entries before it.
   redis.call('HSET', RUN, 'logged', ENTRIES .. '-0')

@@ -58,6 +58,7 @@ local function finish(reason, failure)
   local status_of = Lifecycle.STATUS_OF
   local status = status_of[reason]
   local failed = status == RunStatus.FAILED
+  local class = failed and failure and cjson.decode(failure).class
   seal(reason)
   -- A run whose turn never came has no messages in the log, and its steering messages stay out of it, too.
   if ENTERED then log_steering() end
@@ -85,7 +86,7 @@ local function finish(reason, failure)
   if PAUSING then redis.call('HDEL', RUN, 'pausing') end
   emit(EventKind.RUN_FINISHED, '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'
     .. (failed and failure or 'null') .. (failure and not failed and ',"incomplete_details":' .. failure or '') .. '}')
-  count_run(status, reason, failed and failure)
+  count_end(status, reason, class)
   local kept = hand_on_usage()
   -- hook: run_ended kept[12]
   local vouched = kept[11]

@@ -16,7 +16,7 @@ local function lease_step(name, step, facts, worker, nonce, lease_ms)
   redis.call('ZADD', DUE, NOW + lease_ms, member(name))
   -- Redis may have lost its last second of writes: a mere counter could give one number to two workers.
   local fence = math.max((facts[1] or 0) + 1, NOW)
-  step.waited = step.state == StepState.READY and NOW - step.since or nil
+  -- hook: step_leased
   step.state, step.since, step.fence, step.worker, step.nonce = StepState.LEASED, NOW, fence, worker, nonce
   step.fresh, step.first, step.needs = not step.first or nil, step.first or NOW, nil
   save_step(name, step)

@@ -11,7 +11,7 @@
 -- (JSON text that an attempt left for the next one, which goes on from there), answer (to the question that it asked) and
 -- resumes (the loss of a worker loses nothing of it).
 -- Ready: unattended (since when no worker takes from its queue, ms).
--- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it), waited (ready for the lease, ms), reserved (what its calls of models
+-- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it), reserved (what its calls of models
 -- may cost, nano-dollars), charged (the tokens that they may take, by the rate of the tenant) and reserves (for how many of
 -- them that is).
 -- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;

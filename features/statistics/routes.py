@@ -5,13 +5,13 @@ from __future__ import annotations
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver import operations
-from palaver.operations import Backend, Caller, StatisticsReport
-from palaver.vocabulary.windows import WindowName
+from api.http.answers import answer
+from api.http.queries import Query
+from api.native.dialect import NATIVE
+from palaver.operations import Backend, Caller
 
-from ..http.answers import answer
-from ..http.queries import Query
-from .dialect import NATIVE
+from .report import StatisticsReport, read_statistics
+from .windows import WindowName
 
 
 class StatisticsQuery(Query):
@@ -38,4 +38,4 @@ async def statistics(backend: Backend, caller: Caller, query: StatisticsQuery) -
     """Counted by the scripts that write what is counted, so no death of a process loses or doubles any. What a span has
     is gone when its window has passed, eight days after the last thing at the latest; runs that are deleted stay
     counted."""
-    return answer(await operations.read_statistics(backend, caller, query.window, query.tenant))
+    return answer(await read_statistics(backend, caller, query.window, query.tenant))

@@ -1,7 +1,7 @@
 """Tallies: what happened within a span of time, added up from the lines of the journal.
 
-A line is one of these, with blanks between its words; `_count.lua` writes them. In front of each stands when that was
-(ms) and the owner, without a blank between the two::
+A line is one of these, with blanks between its words; the parts of core scripts in ``lua/`` write them. In front of
+each stands when that was (ms) and the owner, without a blank between the two::
 
     submitted                                   a run is there; a blank is behind it, as with the next one
     <status> <class>                            a run has ended; the class of its error, if it failed
@@ -20,10 +20,11 @@ from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
-from palaver.store.statistics.histograms import bucket_of
 from palaver.telemetry.metrics import OTHER
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL
+
+from .histograms import bucket_of
 
 VERSION: Final = 1
 """The version of a tally as it is stored. One without is of the form of version 1."""

@@ -11,25 +11,26 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from redis.exceptions import RedisError
-
+from palaver.config.settings import Settings
 from palaver.errors import UNREADABLE
+from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms
 from palaver.store.redis.reach import reaches
-from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import AWAY, ask_each, whole
-from palaver.store.scripting.contracts import FoldJournal
 from palaver.store.scripting.contracts.replies import Gone
-from palaver.store.scripting.contracts.statistics import FoldedTally
 from palaver.store.scripting.scripts import Scripts
-from palaver.store.statistics.tallies import JournalLine, NewerTally, SpanTally
-from palaver.vocabulary.windows import LASTS, WINDOWS, Window
+from palaver.store.sides import Ground
 
-_log: Final = logging.getLogger("palaver.store.statistics")
+from . import statistics_keys
+from .contract import FoldedTally, FoldJournal
+from .tallies import JournalLine, NewerTally, SpanTally
+from .windows import LASTS, WINDOWS, Window
+
+_log: Final = logging.getLogger("palaver.statistics")
 _AT_ONCE: Final = 200
 """Lines that are folded in one go. If each has a tenant and a span of its own, a request has 1,200 tallies."""
 _SLICES: Final = 100
@@ -48,11 +49,11 @@ _Place = tuple[keys.Key, Window, int]
 class Statistics:
     """The journal of each shard, and the tallies."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, rounds: Rounds) -> None:
-        self._redis = redis
-        self._scripts = scripts
-        self._rounds = rounds
-        self._shards = rounds.shards
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._scripts = ground.scripts
+        self._rounds = ground.rounds
+        self._shards = ground.rounds.shards
 
     async def read(self, window: Window, tag: str | None = None) -> tuple[int, Mapping[int, SpanTally]]:
         """Return the number of the present span, and the tallies of the window's spans in which anything happened, by
@@ -62,7 +63,7 @@ class Statistics:
 
         def put(pipeline: Pipeline, shard: str) -> None:
             for owner in owners:
-                pipeline.hmget(keys.statistics(shard, owner), window.places)
+                pipeline.hmget(statistics_keys.statistics(shard, owner), window.places)
 
         present = window.number(await now_ms(self._redis))
         there = whole(self._shards, await ask_each(self._redis, self._shards, put))
@@ -76,7 +77,7 @@ class Statistics:
     async def keep(self) -> None:
         """Fold what nobody else folds, for ever. A store that does not answer is looked at later."""
         while True:
-            with contextlib.suppress(RedisError, OSError):
+            with contextlib.suppress(*AWAY, OSError):
                 await self.fold(await now_ms(self._redis) - _OLD, self._rounds.turn("journals", 1 / _EVERY))
             await asyncio.sleep(_EVERY)
 
@@ -86,7 +87,9 @@ class Statistics:
         oldest = await ask_each(
             self._redis,
             self._shards if shards is None else shards,
-            lambda pipeline, shard: pipeline.execute_command("XRANGE", keys.journal(shard), "-", "+", "COUNT", 1),
+            lambda pipeline, shard: pipeline.execute_command(
+                "XRANGE", statistics_keys.journal(shard), "-", "+", "COUNT", 1
+            ),
         )
         for shard, (entries,) in oldest:
             if entries and int(entries[0][0].partition(b"-")[0]) <= until:
@@ -95,53 +98,60 @@ class Statistics:
 
     async def _fold(self, shard: str) -> None:
         for _ in range(_SLICES):
-            if not await self.fold_some(shard):
+            if not await fold_some(self._redis, self._scripts, shard):
                 break
 
-    async def fold_some(self, shard: str) -> bool:
-        """Fold the oldest lines of a shard's journal. Tell whether there may be more."""
-        journal = keys.journal(shard)
-        entries = await self._redis.xrange(journal, "-", "+", _AT_ONCE)
-        if not entries:
-            return False
-        tallies = _added_up(shard, (fields[b"line"] for _, fields in entries))
-        try:
-            await self._merge_stored(tallies)
-        except NewerTally as error:
-            _log.warning("the journal of statistics is left to newer processes: %s", error)
-            return False
-        ms, _, number = entries[-1][0].decode().partition("-")
-        fold = FoldJournal(
-            journal=journal,
-            first=entries[0][0].decode(),
-            next=f"{ms}-{int(number) + 1}",
-            lasts=LASTS,
-            tallies=tuple(
-                FoldedTally(key, window.place(number), tally.to_json(number))
-                for (key, window, number), tally in tallies.items()
-            ),
-        )
-        return isinstance(await self._scripts.run(fold), Gone) or len(entries) == _AT_ONCE
 
-    async def _merge_stored(self, tallies: dict[_Place, SpanTally]) -> None:
-        """Add what is stored of the same spans. What is older than all that a window has is let go. Raises
-        NewerTally."""
-        places = list(tallies)
-        pipeline = self._redis.pipeline(transaction=False)
-        for key, window, number in places:
-            pipeline.hget(key, window.place(number))
-        for place, text in zip(places, await pipeline.execute(), strict=True):
-            try:
-                number, stored = SpanTally.of_json(text) if text else (-1, SpanTally())
-            except NewerTally as other:
-                if other.number == place[2]:
-                    raise
-                number = other.number
-            if number == place[2]:
-                stored.merge(tallies[place])
-                tallies[place] = stored
-            elif number > place[2]:
-                del tallies[place]
+def loops(settings: Settings, store: Store, worker: str) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """Return what each worker does beside its steps."""
+    return [store.part(Statistics).keep]
+
+
+async def fold_some(redis: Connection, scripts: Scripts, shard: str) -> bool:
+    """Fold the oldest lines of a shard's journal. Tell whether there may be more."""
+    journal = statistics_keys.journal(shard)
+    entries = await redis.xrange(journal, "-", "+", _AT_ONCE)
+    if not entries:
+        return False
+    tallies = _added_up(shard, (fields[b"line"] for _, fields in entries))
+    try:
+        await _merge_stored(redis, tallies)
+    except NewerTally as error:
+        _log.warning("the journal of statistics is left to newer processes: %s", error)
+        return False
+    ms, _, number = entries[-1][0].decode().partition("-")
+    fold = FoldJournal(
+        journal=journal,
+        first=entries[0][0].decode(),
+        next=f"{ms}-{int(number) + 1}",
+        lasts=LASTS,
+        tallies=tuple(
+            FoldedTally(key, window.place(number), tally.to_json(number))
+            for (key, window, number), tally in tallies.items()
+        ),
+    )
+    return isinstance(await scripts.run(fold), Gone) or len(entries) == _AT_ONCE
+
+
+async def _merge_stored(redis: Connection, tallies: dict[_Place, SpanTally]) -> None:
+    """Add what is stored of the same spans. What is older than all that a window has is let go. Raises
+    NewerTally."""
+    places = list(tallies)
+    pipeline = redis.pipeline(transaction=False)
+    for key, window, number in places:
+        pipeline.hget(key, window.place(number))
+    for place, text in zip(places, await pipeline.execute(), strict=True):
+        try:
+            number, stored = SpanTally.of_json(text) if text else (-1, SpanTally())
+        except NewerTally as other:
+            if other.number == place[2]:
+                raise
+            number = other.number
+        if number == place[2]:
+            stored.merge(tallies[place])
+            tallies[place] = stored
+        elif number > place[2]:
+            del tallies[place]
 
 
 def _readable(texts: Iterable[bytes]) -> Iterator[tuple[int, SpanTally]]:
@@ -167,6 +177,6 @@ def _added_up(shard: str, texts: Iterable[bytes]) -> dict[_Place, SpanTally]:
         at = number * _FINEST.seconds * 1000
         for owner in (of, keys.OTHER_TENANTS) if of else (keys.DEFAULT_TENANT,):
             for window in WINDOWS.values():
-                place = (keys.statistics(shard, owner), window, window.number(at))
+                place = (statistics_keys.statistics(shard, owner), window, window.number(at))
                 found.setdefault(place, SpanTally()).merge(tally)
     return found

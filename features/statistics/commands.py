@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from palaver.cli.commands import Command
 from palaver.cli.connection import Api
 from palaver.cli.layout import print_list
 from palaver.cli.tables import console
 from palaver.cli.text import dollars, moment, plain, seconds
-from palaver.vocabulary.windows import WindowName
+
+from .windows import WindowName
 
 _COLUMNS = (
     "SINCE",
@@ -74,3 +76,6 @@ def _numbers(counts: Mapping[str, Any]) -> list[str]:
         ),
         dollars(cost) if cost else "-",
     ]
+
+
+COMMANDS: Final = (Command("stats", stats, after="usage"),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.declaration import Script
@@ -38,3 +38,6 @@ class FoldJournal(Script[Folded | Gone]):
     lasts: int
     """Seconds for which a tenant's tallies stay after the last one was written."""
     tallies: tuple[FoldedTally, ...]
+
+
+SCRIPTS: Final = (FoldJournal,)

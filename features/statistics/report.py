@@ -11,10 +11,12 @@ from pydantic import BaseModel
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.operations.keys import tenant_of
 from palaver.store.reading.records import NANODOLLARS
-from palaver.store.statistics.histograms import Histogram, percentile
-from palaver.store.statistics.tallies import SpanTally
 from palaver.telemetry.metrics import StepOutcome
-from palaver.vocabulary.windows import WINDOWS, WindowName
+
+from .histograms import Histogram, percentile
+from .statistics import Statistics
+from .tallies import SpanTally
+from .windows import WINDOWS, WindowName
 
 
 class RunCounts(BaseModel):
@@ -99,7 +101,7 @@ async def read_statistics(backend: Backend, caller: Caller, window: WindowName, 
     """
     tag = None if tenant is None else (await tenant_of(backend, tenant, caller))[0]
     of = WINDOWS[window]
-    present, tallies = await within_deadline(backend.store.statistics.read(of, tag))
+    present, tallies = await within_deadline(backend.store.part(Statistics).read(of, tag))
     total = SpanTally()
     for tally in tallies.values():
         total.merge(tally)

@@ -1,0 +1,3 @@
+-- A run has ended.
+-- needs: journal
+write_line(status .. ' ' .. (class or ''))

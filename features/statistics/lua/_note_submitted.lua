@@ -1,0 +1,3 @@
+-- A run is there.
+-- needs: journal
+write_line('submitted ')
