@@ -1,7 +1,7 @@
-"""The bank of `bench.refund`: what it paid is counted here, whoever asked for it. It imports nothing that takes time.
+"""The bank of `bench.refund`: what it paid is counted here, by whichever request. It imports nothing that takes time.
 
-The first time that it has paid an order, whoever asked dies of SIGKILL before he can note it: between the effect and
-the checkpoint.
+The first time that it has paid an order, the asking process dies of SIGKILL before it can note it: between the effect
+and the checkpoint.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _others_table(done: Sequence[Round]) -> Table:
         note=f"{_OTHERS} runs on {_WORKERS} workers; a step is a model call of 100 ms with an inline tool behind it.",
     )
     quiet = [step for each in done for step in each.quiet]
-    for name, steps in (("nobody waits", quiet), ("cool-down", [step for each in done for step in each.cooling])):
+    for name, steps in (("none waits", quiet), ("cool-down", [step for each in done for step in each.cooling])):
         p95 = percentile(steps, 95)
         numbers = (f"{1e3 * percentile(steps, 50):.1f}", f"{1e3 * p95:.1f}", f"{p95 / percentile(quiet, 95):.2f}")
         table.rows.append((name, *numbers))

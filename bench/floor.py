@@ -1,6 +1,6 @@
 """The floor: the same conversation as one plain Celery task that calls the model and enqueues itself again.
 
-This is what somebody who knows Celery writes when nothing has to survive, be seen or be stopped: no leases, no
+This is what a Celery user writes when nothing has to survive, be seen or be stopped: no leases, no
 log, no retries, no events, no cancel, no deadlines, results ignored, messages acknowledged early (Celery's
 default; a kill loses the run). Stock pieces, with settings that are good for it:
 

@@ -1,6 +1,6 @@
 """The floor of the API: FastAPI and redis-py as their documentation shows them, one command of Redis a request.
 
-This is what somebody writes for whom a run is a hash: no keys, no limits, no request ids, no idempotency, no
+This is an API for which a run is a hash: no keys, no limits, no request ids, no idempotency, no
 conversations, no deadlines. It answers a read with the same hash that Palaver has, and a submit with the id of a hash
 that one script has written, with a place in a list by time and a message for a worker.
 """

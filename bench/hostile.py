@@ -1,4 +1,4 @@
-"""What others wait for while somebody is hostile: answers that are costly to read, and bursts of sockets.
+"""What others wait for while one client is hostile: answers that are costly to read, and bursts of sockets.
 
 Quiet and attacked in turns, in the same processes. Others are small runs of another model and reads of a list, over
 HTTP, each begun as soon as the one before it has ended.

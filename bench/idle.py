@@ -29,7 +29,7 @@ _ROLES: Final = {
 }
 """What the command of each has in it, and no other's before it."""
 _FOUR: Final = ("redis", "api", "worker", "tools")
-"""What runs lean on; Flower is for whoever looks, `palaver up` for one machine, the model server to play with."""
+"""What runs lean on; Flower is for people, `palaver up` for one machine, the model server to play with."""
 
 
 async def measure() -> list[Table]:

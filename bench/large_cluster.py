@@ -85,7 +85,7 @@ async def measure(ended: int, waiting: int, probes: int, masters: int = 3) -> li
 
 @asynccontextmanager
 async def _store(rig: Rig, cluster: RedisCluster) -> AsyncIterator[Store]:
-    # What watchers saw of these runs goes at once: nobody watches them.
+    # What watchers saw of these runs goes at once: they are not watched.
     settings = Settings(redis_url=cluster.url, broker_url=rig.redis.url, feed_retention=1, max_runs=_ROOM)
     async with Store.connect(settings) as store:
         yield store

@@ -24,7 +24,7 @@ _AGENT: Final = AgentSpec(model="fake/echo", instructions="You are a careful ass
 
 
 async def lease(store: Store, due: Delivery, known: int | None = 0, known_at: int = 0) -> Lease:
-    """The lease on a step that nobody had before. ``known`` and ``known_at`` are those of the store's claim.
+    """The lease on a step that had no lease before. ``known`` and ``known_at`` are those of the store's claim.
 
     Raises BenchError.
     """

@@ -59,7 +59,7 @@ async def measure(runs: int, cancelled: int, retried: int) -> list[Table]:
 @asynccontextmanager
 async def store_of(rig: Rig) -> AsyncIterator[tuple[Store, Redis]]:
     """A store whose runs leave little behind, and a connection to its Redis."""
-    # What watchers saw of these runs goes at once: nobody watches them, and it would take half a GB.
+    # What watchers saw of these runs goes at once: they are not watched, and it would take half a GB.
     settings = Settings(redis_url=rig.redis.url, feed_retention=1, max_runs=1_000_000)
     redis = Redis.from_url(rig.redis.url)
     async with Store.connect(settings) as store:

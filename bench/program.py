@@ -32,7 +32,7 @@ def run(report: Coroutine[None, None, str], out: Path | None) -> None:
 Part = Callable[[bool], Awaitable[list[Table]]]
 """Something that is measured, quickly or not."""
 Report = Callable[[list[str], bool, str], Coroutine[None, None, str]]
-"""The report on parts with these names, quick or not, for whoever gave this command."""
+"""The report on parts with these names, quick or not, for the person who gave this command."""
 
 
 def main(module: str, about: str | None, parts: Collection[str], report: Report, alone: Collection[str] = ()) -> None:

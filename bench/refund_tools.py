@@ -1,5 +1,5 @@
 """The refund as tools of Palaver's: one that must not run twice, one that may, since the bank goes by its key, and one
-that somebody has to approve."""
+that needs an approval."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def refund_by_key(order: str, context: ToolContext) -> str:
 
 @tool(risky=True)
 def refund_approved(order: str) -> str:
-    """Pay an order back, if somebody approves of it."""
+    """Pay an order back, if it is approved."""
     return pay(order)

@@ -85,7 +85,7 @@ async def _floor(rig: Rig) -> Side:
 async def _palaver(rig: Rig) -> Side:
     url, process = await rig.start_api()
     port = int(url.rpartition(":")[2])
-    # As if a worker had been there: where nobody knows a provider yet, each submit asks for them.
+    # As if a worker had been there: where no provider is known yet, each submit asks for them.
     report = WorkerReport(id="bench/1", queues=("model",), in_flight=0, capacity=1, draining=False, providers=("fake",))
     await rig.store.fleet.report(report)
     return Side(process, port, _requests(port, [f"/v1/runs/{each}" for each in await _runs(rig)], "/v1/runs"))

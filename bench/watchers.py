@@ -1,6 +1,6 @@
 """What an event costs the API for each client that watches its run: one run with few and many, and many runs.
 
-Nobody works on the runs: this process leases them and writes their deltas, at an even pace, so that the API's CPU is
+No worker has the runs: this process leases them and writes their deltas, at an even pace, so that the API's CPU is
 that of watching. The clients (`bench/listening.py`) are a process of their own.
 """
 

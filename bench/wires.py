@@ -35,7 +35,7 @@ class WatchRequest(NamedTuple):
 
 
 class Watchable(NamedTuple):
-    """A run that nobody works on: its first delivery, and how it is watched."""
+    """A run that no worker has: its first delivery, and how it is watched."""
 
     delivery: Delivery
     request: WatchRequest
@@ -66,7 +66,7 @@ def _request(wire: str, run: str, conversation: str) -> WatchRequest:
 
 
 async def _completion(url: str) -> Watchable:
-    """A chat completion that is left: whoever asks with the same key has the same run."""
+    """A chat completion that is left: a client with the same key has the same run."""
     messages = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": INPUT}]
     body = {"model": f"fake/{MODEL}", "messages": messages, "stream": True, "run": {"on_disconnect": "continue"}}
     async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as client:

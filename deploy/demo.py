@@ -162,7 +162,7 @@ def _told(event: Event, streamed: bool) -> Iterator[str]:
 
 
 def say(line: str) -> None:
-    """One line for whoever watches."""
+    """One line for the viewer."""
     print(line, flush=True)
 
 

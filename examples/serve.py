@@ -34,7 +34,7 @@ AGENTS: dict[str, dict[str, object]] = {
     "ai-sdk": {"model": "fake/tool-2+use-each+rate-5", **APPROVED, "client_tools": [COLOUR]},
     "plain-fetch": {"model": "fake/tool-1+rate-5", **APPROVED},
 }
-"""The agent of each page: it calls the calculator, which somebody has to approve, has the person pick a colour where
+"""The agent of each page: it calls the calculator, which needs an approval, has the person pick a colour where
 the page has that tool, and then answers, five words a second."""
 STARTING = 60
 """Seconds that a Palaver may take to start."""

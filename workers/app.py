@@ -126,7 +126,7 @@ after_setup_task_logger.connect(set_formats)
 
 @worker_init.connect
 def _choose_pool(sender: Any, **_: Any) -> None:
-    """Steps of users' code run on Celery's prefork, all others on the asyncio pool; nobody has to ask for it."""
+    """Steps of users' code run on Celery's prefork, all others on the asyncio pool; it need not be asked for."""
     with refusing():
         _prepare(sender)
 

@@ -25,7 +25,7 @@ SwaggerUIBundle({
   docExpansion: "list", defaultModelsExpandDepth: 0, validatorUrl: null, persistAuthorization: false,
 });
 """
-"""A key that somebody gives is forgotten with the page."""
+"""A key that is entered is forgotten with the page."""
 _PAGE: Final = """\
 <!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>
 <title>{title}: API</title>

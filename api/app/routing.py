@@ -70,7 +70,7 @@ class Handlers:
                 await (await page(Request(scope, receive, send)))(scope, receive, send)
                 return
             if scope["state"]["caller"].scopes is not None and path not in DOCUMENTS:
-                # What somebody has added here says no scope that a key would need for it.
+                # What was added here says no scope that a key would need for it.
                 raise HTTPException(404)
         elif scope["type"] == "websocket" and scope["state"]["caller"].scopes is not None and not has_socket(scope):
             raise HTTPException(404)

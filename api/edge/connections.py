@@ -179,7 +179,7 @@ class Bounded(Sending, _Base):
         if self._counted:
             self._gate.spare[self] = self.loop.time()
         if (held := self.take_held()) or self.has_part_of_a_head() or self.cycle.more_body:
-            # What is left of a body that nobody has read has as much time as a head.
+            # What is left of a body that was not read has as much time as a head.
             self._parse(held)
 
     def shutdown(self) -> None:
@@ -218,7 +218,7 @@ class Bounded(Sending, _Base):
         return cycle is None or not cycle.response_started or (cycle.response_complete and not self._goes_wrong())
 
     def _give_up_requests(self) -> None:
-        """Let those who answer know that nobody is there."""
+        """Let those who answer know that the client is gone."""
         for cycle in (self.under_way, *(cycle for cycle, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True

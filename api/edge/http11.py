@@ -117,7 +117,7 @@ class Http11(Bounded, HttpToolsProtocol):
     def _as_if_not_asked(self) -> bytes:
         """Return the head of a request for another protocol, which is not spoken here, without that.
 
-        To the parser what stands behind it is that protocol's; to whoever sent it, it is a body.
+        To the parser what stands behind it is that protocol's; to its sender, it is a body.
         """
         asked = (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
         self.parser = httptools.HttpRequestParser(self)
@@ -131,7 +131,7 @@ class Http11(Bounded, HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. What stands behind a body is let go: nobody asks for it."""
+        """Take a header. What stands behind a body is let go: it is not used."""
         if self._in_head:
             self._check_line()
             super().on_header(name, value.rstrip(b" \t"))

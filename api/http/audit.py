@@ -46,7 +46,7 @@ def only_read() -> None:
 
 def _first_in_a_while(scope: Scope) -> bool:
     """Tell whether a read is not one that was kept just before: a page asks the same every few seconds for as long as
-    somebody looks at it, and its reads would push out the acts."""
+    a person looks at it, and its reads would push out the acts."""
     read_lately: OrderedDict[tuple[str | None, str, str], float] = scope["app"].state.read_lately
     of_tenant = parse_qs(scope["query_string"].decode("latin-1")).get("tenant", [""])[-1]
     read, now = (key_of_request.get(), scope["path"], of_tenant), time.monotonic()

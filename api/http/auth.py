@@ -79,7 +79,7 @@ class CallerKeys:
 
     async def caller(self, key: bytes | None, *, ask_issuer: bool = True) -> tuple[Caller, LiveKey | LiveToken | None]:
         """Return the caller with this key, and the key if the store or an issuer has it. Unless the issuer may be asked
-        for what it has signed with, nobody has a token of it.
+        for what it has signed with, no token of it exists.
 
         Raises:
             Refused: a token of the issuer is for no tenant here.

@@ -87,7 +87,7 @@ def host_of(headers: Mapping[bytes, bytes]) -> str:
 
 
 def refuse_open_bind(settings: Settings, host: str, setting: str = "PALAVER_HOST") -> None:
-    """Start only where nobody else gets in, or with keys.
+    """Start only where no other machine gets in, or with keys.
 
     Raises:
         ConfigurationError: without keys, and ``host``, where connections are to come in, is one that others reach;

@@ -23,7 +23,7 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         "conversation_full": "Begin a new one, fork this one from an earlier step, or delete runs of it.",
         "queue_full": "Wait until runs of it have ended, or cancel them.",
         "secrets_full": "Remove some of them: those that are set to null.",
-        "no_secret_key": "Whoever runs the server has to set it (docs/reference/settings.md).",
+        "no_secret_key": "The operator of the server has to set it (docs/reference/settings.md).",
         "steering_full": "Wait until the model has been told, or resume the run if it is paused.",
         "nothing_to_answer": "Give the run an input.",
         "nothing_to_retry": "Or fork the run with from_step.",

@@ -82,7 +82,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "conversation_busy": (409, "The conversation is busy with another run"),
         "conversation_moved_on": (409, "The conversation has gone on since"),
         "conversation_changed": (409, "The conversation was changed meanwhile"),
-        "conversation_revised": (409, "Somebody else has changed the conversation"),
+        "conversation_revised": (409, "Another client has changed the conversation"),
         "conversation_full": (409, "The conversation is full"),
         "queue_full": (409, "The conversation has too many unfinished runs"),
         "secrets_full": (409, "The conversation has too many secrets"),

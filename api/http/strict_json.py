@@ -1,4 +1,4 @@
-"""JSON read strictly: text that parsers disagree about is refused, so that nobody sees another body than we do."""
+"""JSON read strictly: text that parsers disagree about is refused, so that no reader sees another body than we do."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Dialect:
         ``answers`` are the statuses with a sentence and a model, the usual one first; ``problems`` the codes that it
         may raise itself; ``examples`` are of its body; ``also`` describes a 200 that is not JSON, by media type.
 
-        A key needs the ``scope``, or one of several. None is a probe's, which tells nobody more than yes or no: it
+        A key needs the ``scope``, or one of several. None is a probe's, which tells no more than yes or no: it
         wants no key, and answers whatever else is asked. A key that is held to one conversation is for routes whose
         path names one or a run, and for those whose handler ``keeps_to`` it. A request that changes something is
         written to the audit log, and no other one, unless ``audited`` says otherwise.

@@ -1,4 +1,4 @@
-"""Bodies as clients of others send them: fields that nobody knows here are left out."""
+"""Bodies as clients of others send them: fields that are unknown here are left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from palaver.errors import FieldError, Refused
 
 LATE: Final = ConfigDict(defer_build=True)
-"""The configuration of models of dialects that are made when they are first used: an API that nobody asks by theirs
+"""The configuration of models of dialects that are made when they are first used: an API whose clients do not use them
 starts without them."""
 _LONGEST_NAME: Final = 64
 _NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})

@@ -23,7 +23,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "fix_input": "",
     "none": "",
 }
-"""The words behind the sentence about a failure, by its user action. Settings are for whoever runs the server."""
+"""The words behind the sentence about a failure, by its user action. Settings are for the operator of the server."""
 _UNFORESEEN: Final = FACTS[ErrorClass.INTERNAL].sentence
 Content = str | Sequence[Mapping[str, Any]]
 """The content of a message, as events have it."""
@@ -51,7 +51,7 @@ def status_in(kind: str, data: Mapping[str, Any]) -> tuple[RunStatus, dict[str, 
 
 def failure_sentence(error: Mapping[str, Any] | None, stop_reason: str) -> str:
     """Return a sentence for a person who chats about the failure that ended a run: that of its class, which is ours.
-    What the provider said is for whoever runs the server."""
+    What the provider said is for the operator of the server."""
     if error is None:
         return "There was no time left for this." if stop_reason == StopReason.DEADLINE else _UNFORESEEN
     facts = FACTS.get(error["class"])

@@ -79,7 +79,7 @@ async def read_conversation(backend: Backend, conversation_id: ConversationId) -
     summary="Change a conversation",
     examples={
         "a title": {"title": "Invoices of March"},
-        "if nobody else has changed it": {"metadata": {"customer": "c-17"}, "revision": 3},
+        "if no other client has changed it": {"metadata": {"customer": "c-17"}, "revision": 3},
         "another agent from the next run on": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}},
     },
     answers={200: ("The conversation as it is now.", Conversation)},

@@ -77,7 +77,7 @@ async def readyz(backend: Backend, caller: Caller) -> Response:
         lacked = await operations.read_lacked(backend) if caller.sees_installation else None
         refused = await operations.read_refused(backend) if caller.sees_installation else None
     except Exception as error:
-        # A part of the store is away, which keeps nobody from the others.
+        # A part of the store is away, which keeps no caller from the others.
         if classify(error).error_class is not ErrorClass.STORAGE:
             raise
     return answer(

@@ -41,7 +41,7 @@ class ModelList(BaseModel):
 )
 async def models(backend: Backend, query: ModelsQuery) -> Response:
     """The models that the providers' tables list or price; `provider/*` stands for any other name, which goes to the
-    provider as it is. Nobody asks a provider for this."""
+    provider as it is. No provider is asked for this."""
     page = await operations.list_models(backend, limit=query.limit, cursor=query.cursor)
     shown = ModelList(data=[*page.models], next_cursor=page.next_cursor, has_more=page.next_cursor is not None)
     return answer(shown, headers=next_page("/v1/models", query, cursor=page.next_cursor))

@@ -46,7 +46,7 @@ class RunQuery(Query):
     wait: Number = Field(default=0, ge=0, le=MAX_WAIT, description="Seconds to wait.")
     until: Until = Field(
         default=Until.ACTION,
-        description="`terminal`: it has ended; `action`: or somebody must act; `change`: it moved.",
+        description="`terminal`: it has ended; `action`: or it needs an action; `change`: it moved.",
     )
 
 

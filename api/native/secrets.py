@@ -57,5 +57,5 @@ async def set_secrets(
     problems=("conversation_not_found",),
 )
 async def secret_names(backend: Backend, conversation_id: ConversationId) -> Response:
-    """Their names: nobody sees their values."""
+    """Their names: their values are never shown."""
     return answer(SecretNames(data=list(await operations.secret_names(backend, conversation_id))))

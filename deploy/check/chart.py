@@ -54,7 +54,7 @@ def _refusals(kit: Kit) -> list[str]:
         kit.render()
     except Wrong as wrong:
         needed, said = ("repository", "existingSecret", "providers"), str(wrong)
-        return [f"chart: without values nobody asks for {name}" for name in needed if name not in said]
+        return [f"chart: without values no part asks for {name}" for name in needed if name not in said]
     return ["chart: renders without an image and without a Secret"]
 
 

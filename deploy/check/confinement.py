@@ -49,7 +49,8 @@ def _confined(folder: Path, user: tuple[str, ...]) -> list[str]:
     own = shlex.quote(str(folder))
     mounts = ["umask 022", f"mount --bind {own} {own}"]
     if (closed := _closed_above(Path(sys.base_prefix))) is not None:
-        # Root keeps its Python where nobody else gets in: the way to it is open in the namespace, and to nothing else.
+        # Root keeps its Python where no other user gets in: the way to it is open in the namespace, and to nothing
+        # else.
         base, kept = shlex.quote(sys.base_prefix), shlex.quote(str(folder / "python"))
         mounts += [f"mkdir -p {kept}", f"mount --bind {base} {kept}", f"mount -t tmpfs -o mode=755 none {closed}"]
         mounts += [f"mkdir -p {base}", f"mount --bind {kept} {base}"]

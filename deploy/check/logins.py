@@ -51,7 +51,7 @@ def write_users(path: Path, root: Path = ROOT, program: Path | None = None) -> P
 
 
 def admin() -> tuple[str, str]:
-    """The login of whoever starts a server with the shipped users."""
+    """The login of a person who starts a server with the shipped users."""
     return "palaver-admin", PASSWORD
 
 

@@ -1,4 +1,4 @@
-"""Every variable that the kit sets is one that somebody reads, fits, and has no secret as its value."""
+"""Every variable that the kit sets is one that is read, fits, and has no secret as its value."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _wrong(variable: Variable, keys: frozenset[str]) -> Iterator[str]:
     if (name in _SECRET or name in keys) and value is not None:
         yield f"{where}: {name} is a secret, and stands there with its value"
     elif not (name in keys or plain in keys or name in _OTHERS or _is_read(name)):
-        yield f"{where}: nobody reads {name}"
+        yield f"{where}: {name} is not read"
     elif value is not None and (field := name.removeprefix(PREFIX).lower()) in Settings.model_fields:
         try:
             Settings.model_validate({field: value})

@@ -1,4 +1,4 @@
-"""The interrupts of a run, which needs somebody: approvals, questions, and calls of the client's tools."""
+"""The interrupts of a run, which needs an action: approvals, questions, and calls of the client's tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OUTPUT: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 class Interrupts:
-    """The waits of a run for somebody, by the ids of actions."""
+    """The pending actions of a run, by the ids of actions."""
 
     def __init__(self, run_id: str, calls: OpenCalls, answers: frozenset[str]) -> None:
         """``answers`` are ids of actions and of calls."""
@@ -47,11 +47,11 @@ class Interrupts:
 
     @property
     def waiting(self) -> bool:
-        """True while somebody is needed."""
+        """True while an action is needed."""
         return bool((self.idle and not self._calls.settled) or self._below)
 
     def outcome(self) -> AgEvent:
-        """Return the outcome of a run that ends because somebody is needed."""
+        """Return the outcome of a run that ends because an action is needed."""
         if interrupts := [*self._own.values(), *self._below.values()]:
             return {"type": "interrupt", "interrupts": interrupts}
         return {"type": "success", "pendingToolCallIds": [*self._outputs.values()]}
@@ -71,7 +71,7 @@ class Interrupts:
         self._below[data["action"]["id"]] = made
 
     def resolve(self, data: Mapping[str, Any]) -> None:
-        """Note how somebody has decided."""
+        """Note the decision."""
         self._take_answer(data)
         approved = data["decision"] in ("approve", "edit")
         interrupt = self._own.pop(data["action_id"], None) or {}
@@ -87,7 +87,7 @@ class Interrupts:
         self._below.pop(data["action_id"], None)
 
     def forget(self) -> None:
-        """Note that the run is being cancelled: nobody is needed."""
+        """Note that the run is being cancelled: no action is needed."""
         self.idle = False
         self._below = {}
 

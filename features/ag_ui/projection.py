@@ -36,9 +36,9 @@ class RunProjection:
         answers: frozenset[str] = frozenset(),
         known: frozenset[str] = frozenset(),
     ) -> None:
-        """``edge`` is the number of an event: up to there it is known how the run went on, so that waiting for somebody
-        is an end only if nothing came behind it. ``answers`` are ids of actions and of calls; ``known`` are the calls,
-        as clients name them, whose results the client has: it would show them once more."""
+        """``edge`` is the number of an event: up to there it is known how the run went on, so that waiting for an
+        action is an end only if nothing came behind it. ``answers`` are ids of actions and of calls; ``known`` are the
+        calls, as clients name them, whose results the client has: it would show them once more."""
         self.over = False
         """True once the last event was made."""
         self.wants_snapshot = False
@@ -64,7 +64,7 @@ class RunProjection:
         return self._about("RUN_STARTED", protocolVersion=VERSION)
 
     def read(self, event: StoredEvent) -> list[AgEvent]:
-        """Return what an event says, up to the end of the run or the place where it waits for somebody."""
+        """Return what an event says, up to the end of the run or the place where it waits for an action."""
         if self.over:
             return []
         self.reached = event.seq
@@ -74,7 +74,7 @@ class RunProjection:
         return made
 
     def silence(self) -> list[AgEvent]:
-        """Return what a silence says: a run that waits for somebody ends at the latest then."""
+        """Return what a silence says: a run that waits for an action ends at the latest then."""
         return list(self._interrupted()) if self.interrupts.waiting and not self.over else []
 
     def goes_on(self, frame: AgDelta) -> bool:
@@ -246,7 +246,7 @@ class RunProjection:
         yield from self._leave()
 
     def _interrupted(self) -> Iterator[AgEvent]:
-        """End because somebody is needed."""
+        """End because an action is needed."""
         yield from self._leave()
         yield self._finish(self.interrupts.outcome(), None)
 

@@ -1,4 +1,4 @@
-"""Calls that wait for somebody, as chunks: what is asked, and how it was decided."""
+"""Calls that wait for an action, as chunks: what is asked, and how it was decided."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REASONS: Final = {"expired": "Nobody decided in time.", "cancelled": "The answe
 
 
 class AwaitedCall(NamedTuple):
-    """A call that waits for somebody: its id, the one that the client has for it, its tool, and if it is for an
+    """A call that waits for an action: its id, the one that the client has for it, its tool, and if it is for an
     approval."""
 
     call_id: str
@@ -25,7 +25,7 @@ class AwaitedCall(NamedTuple):
 
 
 class AwaitedCalls:
-    """The calls of a run that wait for somebody."""
+    """The calls of a run that wait for an action."""
 
     def __init__(self, calls: OpenCalls) -> None:
         self.idle = False
@@ -45,7 +45,7 @@ class AwaitedCalls:
         return denied
 
     def ask(self, step: str, action: Mapping[str, Any]) -> Iterator[Chunk]:
-        """Yield what is asked of somebody."""
+        """Yield what is asked of a person."""
         known_as = self._calls.name_of(step, action["call_id"])
         if known_as is None:
             return
@@ -64,7 +64,7 @@ class AwaitedCalls:
             }
 
     def resolve(self, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        """Yield how somebody has decided."""
+        """Yield the decision."""
         decision, awaited = data["decision"], self._by_action.pop(data["action_id"], None)
         approved = decision in ("approve", "edit")
         if approved or not self._by_action:

@@ -113,7 +113,7 @@ async def _answer(backend: Backend, caller: Caller, conversation_id: str, body: 
     answers = answers_in(last, place)
     if not answers:
         raise Refused("nothing_to_answer", "The last message is the assistant's, and has no answer to a call of it.")
-    # Also answers that nobody waits for any more are answered with the run.
+    # Also answers that are not awaited any more are answered with the run.
     operations.require_scope(caller, "runs:read", "runs:act", "actions:approve")
     detail(run=run.id, items=sorted(item.type for item in answers.values()))
     answered = await operations.answer_run(backend, run.id, answers, caller)

@@ -27,8 +27,8 @@ class ChatProjection:
     """The answer of one run, as a client follows it."""
 
     def __init__(self, run_id: str, *, client_tools: frozenset[str] = frozenset(), edge: int = 0) -> None:
-        """``edge`` is the number of an event: up to there it is known how the run went on, so that waiting for somebody
-        ends the answer only if nothing came behind it."""
+        """``edge`` is the number of an event: up to there it is known how the run went on, so that waiting for an
+        action ends the answer only if nothing came behind it."""
         self.over = False
         """True once ``finish`` was said."""
         self.goes_on: tuple[str, str, int] | None = None
@@ -63,14 +63,14 @@ class ChatProjection:
         return [] if handler is None else list(handler(self, event, event.data))
 
     def chunks(self, event: StoredEvent) -> list[Chunk]:
-        """Return the chunks of an event, up to the end of the run or the place where it waits for somebody."""
+        """Return the chunks of an event, up to the end of the run or the place where it waits for an action."""
         made = self.read(event)
         if self._awaited.idle and not self._calls.settled and event.seq >= self._edge and not self.over:
             made += self._finish("tool-calls")
         return made
 
     def silence(self) -> list[Chunk]:
-        """Return the chunks of a silence: a run that waits for somebody ends the answer at the latest then."""
+        """Return the chunks of a silence: a run that waits for an action ends the answer at the latest then."""
         return list(self._finish("tool-calls")) if self._awaited.idle and not self.over else []
 
     def awaits(self, answers: frozenset[str]) -> bool:

@@ -19,6 +19,6 @@ def status_chunk(kind: str, data: Mapping[str, Any]) -> Chunk:
 
 
 def error_text(error: Mapping[str, Any] | None, stop_reason: str, run_id: str) -> str:
-    """Return the sentence for a person, and what whoever runs the server looks for."""
+    """Return the sentence for a person, and what the operator of the server looks for."""
     cause = stop_reason if error is None else f"{error['class']}, {error['code']}"
     return f"{failure_sentence(error, stop_reason)} ({cause}, {run_id})"

@@ -54,7 +54,7 @@ def question_of(action: Mapping[str, Any], known_as: str) -> dict[str, Any]:
 
 
 def waiting_below(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call of a run below that waits for somebody, from its event."""
+    """Return a call of a run below that waits for an action, from its event."""
     action = data["action"]
     made = {
         "actionId": action["id"],
@@ -72,7 +72,7 @@ def waiting_below(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settled_below(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how somebody has decided about such a call, from its event."""
+    """Return the decision about such a call, from its event."""
     return {"actionId": data["action_id"], "runId": data["child_run_id"], "decision": data["decision"]}
 
 

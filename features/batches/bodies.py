@@ -26,7 +26,7 @@ class BatchHead(Strict):
     window: int = Field(default=32, ge=1, le=200)
     """Runs that are unfinished at once."""
     priority: int = Field(default=8, ge=0, le=9)
-    """The place among the runs of its tenant: behind those that somebody waits for."""
+    """The place among the runs of its tenant: behind those that people wait for."""
     budget: Budget | None = None
     """The most that each run may use."""
     tags: Tags = ()
@@ -53,7 +53,7 @@ class MoreItems(Strict):
     """The body of ``POST /v1/batches/{id}/items``."""
 
     offset: int = Field(ge=0)
-    """The number of items that came before: whoever repeats a part changes nothing."""
+    """The number of items that came before: repeating a part changes nothing."""
     items: Annotated[tuple[BatchItem, ...], AtMost("batch_part")] = ()
     complete: bool = False
     """True if these are the last."""

@@ -179,7 +179,7 @@ def _cases(path: str) -> Iterator[Any]:
 
 
 def _watched(client: Palaver, batch: Batch, *, live: bool) -> Batch:
-    """Look at a batch until it has ended; show how far it is, where somebody looks."""
+    """Look at a batch until it has ended; show how far it is, on a terminal."""
     if not (live and console().is_terminal):
         while batch.state not in _ENDED:
             time.sleep(_EVERY)

@@ -135,18 +135,18 @@ class AdvanceBatch(Script[BatchAdvanced | StaleClaim]):
     width: int
     """Cells of an item."""
     wait: Seconds | None
-    """Seconds after which somebody is to look again; None: the claim goes on."""
+    """Seconds after which it is to be looked at again; None: the claim goes on."""
     begun: tuple[BegunCell, ...]
     ended: tuple[EndedCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFailed:
-    """It has ended: nobody can read it."""
+    """It has ended: it cannot be read."""
 
 
 class LeaveBatch(Script[BatchAdvanced | BatchFailed | StaleClaim]):
-    """Let the claim of a batch go that this process cannot read. Where nobody could for long, or it is to be cancelled,
+    """Let the claim of a batch go that this process cannot read. Where none could for long, or it is to be cancelled,
     it ends."""
 
     when_full = True

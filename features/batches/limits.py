@@ -34,7 +34,7 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
             ("batch_verdict", "verdict of a scorer, as JSON", KIB, "bytes", "cut to its beginning, as a text"),
             ("batch_lease", "time for which a process goes on with a batch alone", 10, "seconds", "others do"),
             ("batch_open", "time in which more items of a batch come", 24 * 3600, "seconds", "the batch is cancelled"),
-            ("batch_unreadable", "time for which nobody can read a batch", 3600, "seconds", "it is `failed`"),
+            ("batch_unreadable", "time for which a batch cannot be read", 3600, "seconds", "it is `failed`"),
         ),
     }
 )

@@ -95,10 +95,10 @@ class BatchProgress:
         return await read_due(self._redis, batch_keys.BATCHES_DUE, _AT_ONCE)
 
     async def claim(self, tenant: str, batch_id: str) -> BatchClaim | None:
-        """Claim a batch, with what is in flight; None if somebody else has it, or it is not there.
+        """Claim a batch, with what is in flight; None if another process has it, or it is not there.
 
         Raises:
-            CorruptRecord: it cannot be read here. It is left to others, and ends where nobody can.
+            CorruptRecord: it cannot be read here. It is left to others, and ends where none can.
         """
         of, claim = batch_keys.of_batch(tenant, batch_id), token_hex(8)
         reply = await self._scripts.run(ClaimBatch(of=of, member=member(tenant, batch_id), claim=claim))
@@ -157,7 +157,7 @@ class BatchProgress:
         ended: Sequence[EndedCell] = (),
         wait: float | None = None,
     ) -> bool:
-        """Write what was begun and what has ended; with ``wait`` let the claim go for so many seconds. False: somebody
+        """Write what was begun and what has ended; with ``wait`` let the claim go for so many seconds. False: another
         else has the batch by now."""
         reply = await self._scripts.run(
             AdvanceBatch(

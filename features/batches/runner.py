@@ -1,7 +1,7 @@
 """Goes on with batches: begins cells behind a window, and writes what came of them.
 
 Cells are written down before their runs are submitted, each under an idempotency key of the batch, the cell and the
-attempt. So whoever goes on where another process died submits the very same, and knows every run (ADR 0118).
+attempt. So a process that goes on where another process died submits the very same, and knows every run (ADR 0118).
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class BatchRunner(Planned[tuple[str, str]]):
     ) -> EndedCell | CellEntry | None:
         """Submit the run of a cell, or the one that judges it; None if there is no room."""
         if claimed.now - entry.at > self._backend.settings.retention * 500 and entry.run_id is None:
-            # An idempotency key is not kept for ever: nobody knows any more whether the run was submitted.
+            # An idempotency key is not kept for ever: it is not known any more whether the run was submitted.
             return self._ended(claimed, entry, {"status": "unknown", "code": "unknown_outcome"})
         added = items.get(claimed.order.item(entry.cell))
         if added is None:

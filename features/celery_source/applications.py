@@ -109,7 +109,7 @@ class Application:
 
     def send(self, order: Order) -> None:
         """Publish a task, once. If that may have been done before, it is done again only if nothing was heard of it and
-        it is idempotent: its worker will tell, or nobody will ever know.
+        it is idempotent: its worker will tell, or it will never be known.
 
         Raises:
             NotSent: nothing was published: the broker cannot be reached.
@@ -133,7 +133,7 @@ class Application:
             )
             self._opened().add(order.task_id, "published")
         except Exception as error:  # as above
-            log.warning("task %s: nobody knows whether it was published: %s", order.task_id, type(error).__name__)
+            log.warning("task %s: it is unknown whether it was published: %s", order.task_id, type(error).__name__)
             self.close()
 
     def _seen(self, task_id: str) -> list[Mapping[str, Any]]:

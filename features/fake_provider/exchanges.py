@@ -1,4 +1,4 @@
-"""Requests while they are answered; and who looks on, which is nobody unless a test does."""
+"""Requests while they are answered; and who looks on, which is none unless a test does."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Observer(Protocol):
         """See what became of it."""
 
 
-class Nobody:
+class Unobserved:
     """Takes everything, and keeps nothing."""
 
     def judge(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:

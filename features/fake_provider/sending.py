@@ -90,7 +90,7 @@ class AnswerSender:
     async def silence(self) -> NoReturn:
         """Say nothing more until the client goes away, which cancels this."""
         await asyncio.get_running_loop().create_future()
-        raise AssertionError("nobody sets that future")
+        raise AssertionError("that future is never set")
 
     def drop(self) -> None:
         """Close the connection after what was written: to the client, a body without its end."""

@@ -19,7 +19,7 @@ except ImportError as error:
 from . import wire
 from .apis import APIS
 from .completions import Completions
-from .exchanges import Exchanges, Nobody, Observer
+from .exchanges import Exchanges, Observer, Unobserved
 from .grammar import known
 
 BACKLOG = 4096
@@ -50,7 +50,7 @@ class FakeProvider:
         self._host = host
         self._port = port
         counted = exchanges or Exchanges()
-        self._completions = [Completions(api, counted, observer or Nobody(), api_key) for api in APIS]
+        self._completions = [Completions(api, counted, observer or Unobserved(), api_key) for api in APIS]
         self._runner: web.ServerRunner | None = None
         self.routes: dict[tuple[str, str], Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
             **{("POST", api.path): handler.answer for api, handler in zip(APIS, self._completions, strict=True)},

@@ -47,7 +47,7 @@ class Requests:
         return list(self._secrets.values())
 
     def look(self) -> httpx.Request:
-        """The request that finds out whether somebody answers: it changes nothing, and has no secret of a
+        """The request that finds out whether a server answers: it changes nothing, and has no secret of a
         conversation."""
         headers = {name: value for name, value in self._section.headers.items() if isinstance(value, str)}
         headers |= {name: self._prefixes[name] + secret for name, secret in self._secrets.items()}

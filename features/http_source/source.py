@@ -59,7 +59,7 @@ class HttpService:
 
     @property
     def knows_callers(self) -> bool:
-        """True if it may refuse whoever is no conversation."""
+        """True if it may refuse a caller without a conversation."""
         return self._requests.of_conversations
 
     async def call(

@@ -77,7 +77,7 @@ class RemoteCall:
         Raises:
             CallLeft: it goes on later.
             RetryableToolError: the call may be made again: the server has not taken it, or it is idempotent.
-            ToolError: the server refused it, it failed, or nobody knows.
+            ToolError: the server refused it, it failed, or that is unknown.
         """
         with self._server.accesses.using(self._context) as access:
             return await self._result(access)

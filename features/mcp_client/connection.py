@@ -1,8 +1,8 @@
 """The connection of a process to one server: found out which era it speaks, made again when it broke, and asked by any
 number of calls at once.
 
-One task makes it, whoever asks for it first; calls wait for that task, and one that is cancelled meanwhile leaves it to
-the others. After a failure nobody knocks for a while: calls are answered with the time to wait.
+One task makes it, the first one that asks for it; calls wait for that task, and one that is cancelled meanwhile leaves
+it to the others. After a failure it is not tried for a while: calls are answered with the time to wait.
 """
 
 from __future__ import annotations
@@ -287,4 +287,4 @@ class McpConnection:
 
 
 def _ignore(_: Message) -> None:
-    """Nobody waits for a notification."""
+    """A notification has no answer."""

@@ -62,7 +62,7 @@ class OwnServer(Server):
         self.digest = _digest_of(label, spec)
         self.host = spec.host
         self.is_allowed = spec.allowed_by(settings.inline_mcp_hosts)
-        # Who listed the very host knows where it leads; what a pattern fits is somebody else's to point anywhere.
+        # Who listed the very host knows where it leads; what a pattern fits its owner may point anywhere.
         self._outward = not spec.is_named_by(settings.inline_mcp_hosts)
         self._names = names
         self.tools = OwnServerTools((self,))
@@ -120,9 +120,9 @@ class OwnServerTools(McpTools):
 
 
 class OpenServers:
-    """Each with its connections. Beyond the most that are kept, those that nobody uses are closed: of the tenant that
-    has the most, the one that was used least recently, and of nobody who has no more than an equal share. So whoever
-    opens many closes his own."""
+    """Each with its connections. Beyond the most that are kept, idle ones are closed: of the tenant that
+    has the most, the one that was used least recently, and of none that has no more than an equal share. So a tenant
+    that opens many closes his own."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[_Key, OwnServer] = OrderedDict()
@@ -292,7 +292,7 @@ class McpOwnServers:
 
 
 def _stand_in(label: str) -> ToolDeclaration:
-    """The tool that stands in the place of those that nobody knows yet."""
+    """The tool that stands in the place of those that are not known yet."""
     return ToolDeclaration(
         name=f"{label}{JOINT}list_tools",
         description=f"The server {label} did not say yet which tools it has. This asks it again.",

@@ -170,7 +170,7 @@ class _Grant:
 
 
 class ServerAccess:
-    """Asks a server as somebody."""
+    """Asks a server with credentials."""
 
     def __init__(self, credentials: Credentials, connection: McpConnection) -> None:
         self.credentials = credentials
@@ -194,7 +194,7 @@ class Accesses:
     def __init__(
         self, label: str, section: McpServer, connect: Callable[[Credentials], McpConnection], *, most: int
     ) -> None:
-        """``most`` connections with secrets of conversations are kept though nobody uses them.
+        """``most`` connections with secrets of conversations are kept though they are idle.
 
         Raises:
             ConfigurationError: a variable is not set.
@@ -235,7 +235,7 @@ class Accesses:
             self._leave_idle()
 
     def _of(self, context: ToolContext) -> ServerAccess:
-        # The id of a run says whose it is: nobody else can have said it.
+        # The id of a run says whose it is: no other tenant can have said it.
         tag = tenant_of(context.run_id)
         access = self._of_tenants.get(tag) if tag in self._of_tenants or self._section.tenants_only else self.own
         if access is None:
@@ -250,7 +250,7 @@ class Accesses:
         return known
 
     def _leave_idle(self) -> None:
-        """Close those that nobody uses, the oldest first, beyond as many as are kept."""
+        """Close idle ones, the oldest first, beyond as many as are kept."""
         idle = [key for key, access in self._of_conversations.items() if not access.users]
         for key in idle[: max(0, len(self._of_conversations) - self._most)]:
             task = asyncio.create_task(self._of_conversations.pop(key).connection.close())

@@ -49,7 +49,7 @@ _CONNECT: Final = 10.0
 _PIECE: Final = 64 * 1024
 """Bytes of a body that are looked at in one go."""
 _FAREWELL: Final = 1.0
-"""Seconds for a message to a server that nobody waits for."""
+"""Seconds for a message to a server that has no answer."""
 _MOST_FAREWELLS: Final = 16
 _RESUMPTIONS: Final = 3
 """Attempts in a row to let a stream go on, each without anything new."""
@@ -230,7 +230,7 @@ class HttpChannel:
     async def _answer(self, response: aiohttp.ClientResponse, request: Message, heard: Heard) -> Message:
         await self._require_success(response)
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise InvalidAnswer("it sent something compressed, which nobody asked for")
+            raise InvalidAnswer("it sent something compressed, which was not asked for")
         # What came says what it is: labels are left out, and wrong.
         events = _Events()
         begun = await _beginning(response)
@@ -317,7 +317,7 @@ class HttpChannel:
         heard(message)
 
     def _say_farewell(self, message: Message) -> None:
-        """Send a message whose arrival nobody waits for. A server that asks for many of them gets a few."""
+        """Send a message without waiting for its arrival. A server that asks for many of them gets a few."""
         if len(self._farewells) >= _MOST_FAREWELLS:
             return
         task = asyncio.create_task(self._send_late(message))

@@ -25,7 +25,7 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
                 "servers of agents that a worker keeps open",
                 256,
                 "servers",
-                "idle ones of whoever has most go",
+                "idle ones of the one that has most go",
             ),
         ),
         "own_lists": limit_rows(

@@ -55,7 +55,7 @@ class OfferedTool:
     errors: Mapping[str, ErrorClass]
     """The classes that the file has for the codes of its errors."""
     is_gone: bool = False
-    """Its server has it no more, or it changed and nobody has accepted that: its calls are refused."""
+    """Its server has it no more, or it changed and that was not accepted: its calls are refused."""
 
     def gone(self) -> OfferedTool:
         """The same, without what it did."""
@@ -129,7 +129,7 @@ def _offer(label: str, section: McpServer, tool: object) -> OfferedTool:
         raise UnfitTool("its description is no text")
     digest = digest_of(tool)
     if section.pin and section.pins.get(name) != digest:
-        known = "it changed since it was accepted" if name in section.pins else "nobody has accepted it"
+        known = "it changed since it was accepted" if name in section.pins else "it was not accepted"
         raise UnfitTool(f"{known}: its digest is {digest}")
     override = section.tools.get(name, Override())
     read_only, destructive, idempotent = _hints(section, tool.get("annotations"))

@@ -36,7 +36,7 @@ log = logging.getLogger("palaver.features.mcp_client.server")
 _MOST_GONE: Final = 64
 """Tools of one server that stay though they are gone."""
 _AGAIN: Final = 0.5
-"""Seconds until a server is asked again for a list that nobody has yet."""
+"""Seconds until a server is asked again for a list that is not there yet."""
 _LOOK: Final = 5.0
 """Seconds between two looks at what other processes have read."""
 _APART: Final = 10.0
@@ -51,7 +51,7 @@ class Server:
     """One server: its connection, and the tools that are taken from it."""
 
     _KEPT: ClassVar[int] = 32
-    """Connections with secrets of conversations that are kept though nobody uses them."""
+    """Connections with secrets of conversations that are kept though they are idle."""
 
     def __init__(self, label: str, section: McpServer, settings: Settings) -> None:
         """Raises:

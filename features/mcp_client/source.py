@@ -34,7 +34,7 @@ class McpTools(ToolsOfFile):
     """The source of all tools of these servers."""
 
     def __init__(self, servers: Iterable[Server]) -> None:
-        """Take what fits together: a name that two servers have is nobody's."""
+        """Take what fits together: a name that two servers have is left out."""
         self._servers = tuple(servers)
         self._tools: dict[str, tuple[Server, OfferedTool]] = {}
         self.declarations: tuple[ToolDeclaration, ...] = ()
@@ -65,7 +65,7 @@ class McpTools(ToolsOfFile):
 
 
 def _taken_together(servers: Iterable[Server]) -> Iterator[tuple[Server, OfferedTool]]:
-    """Yield the tools that are taken, in the order of the file; those of two servers with one name are nobody's. They
+    """Yield the tools that are taken, in the order of the file; those of two servers with one name are left out. They
     have a budget: a server with a long list must not keep the worker from starting."""
     found = [(server, offer) for server in servers for offer in server.offers.values()]
     names = [offer.declaration.name for _, offer in found]

@@ -1,6 +1,6 @@
 """A server as a process of this one: a line of JSON for each message.
 
-The process belongs to whoever opened the channel, and ends with it. It gets the variables that the file names, and
+The process belongs to the opener of the channel, and ends with it. It gets the variables that the file names, and
 those without which programs do not start.
 """
 
@@ -107,7 +107,7 @@ class StdioChannel:
         finally:
             del self._waiting[number]
             if future.done() and not future.cancelled():
-                # Unless somebody looks at it, asyncio logs it as an error.
+                # Unless it is looked at, asyncio logs it as an error.
                 future.exception()
 
     async def notify(self, message: Message, headers: Mapping[str, str]) -> None:

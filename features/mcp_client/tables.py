@@ -24,7 +24,7 @@ def _reachable(url: str) -> str:
     if is_ip(host) and never_asked(host, loopback=True):
         raise ValueError("is an address at which nothing is asked")
     if parts.fragment:
-        raise ValueError("has a #fragment, which nobody is sent")
+        raise ValueError("has a #fragment, which is never sent")
     return url
 
 
@@ -89,7 +89,7 @@ class McpServer(ServiceTable):
     tenants: Annotated[Mapping[Tag, TenantAccess], Field(max_length=1_000)] = Field(default_factory=dict)
     """By the tags of tenants, as their runs have them in their ids."""
     tenants_only: bool = False
-    """It is asked for these tenants, and for nobody else."""
+    """It is asked for these tenants, and for no others."""
     plain_http: bool = False
     """Other machines are asked without TLS."""
     trusted: bool = False
@@ -102,7 +102,7 @@ class McpServer(ServiceTable):
     connect_timeout: Annotated[float, Field(gt=0, le=20)] = 10.0
     """Seconds until it has to be there: a command to start, and its list to be read."""
     ask_timeout: Annotated[float, Field(ge=0, le=_MONTH)] = 3600.0
-    """Seconds that a question of its to a person waits for the answer; 0: it may ask nobody."""
+    """Seconds that a question of its to a person waits for the answer; 0: it may not ask."""
     task_timeout: Annotated[float, Field(ge=0, le=_MONTH)] = 86_400.0
     """Seconds that a task may take that it makes of a call; 0: it may make none."""
     pin: bool = False

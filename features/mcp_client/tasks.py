@@ -33,7 +33,7 @@ _SOONEST, _USUAL, _LATEST = 1.0, 5.0, 60.0
 _PATIENCE: Final = 30.0
 """Seconds for the answer at most."""
 _FAREWELL: Final = 1.0
-"""Seconds in which a server is told that nobody waits for a task any more."""
+"""Seconds in which a server is told that a task is not awaited any more."""
 _LONGEST_ID: Final = 1_024
 
 
@@ -43,7 +43,7 @@ class KeptTask:
 
     id: str
     until: float
-    """The time at which nobody waits for it any more, by this clock."""
+    """The time at which it is not awaited any more, by this clock."""
     delay: float
     """Seconds between two times."""
     failures: int = 0
@@ -81,7 +81,7 @@ class RemoteTask:
         """
         task_id, longest = answer.get("taskId"), self._server.section.task_timeout
         if not longest:
-            raise InvalidAnswer("it made a task of the call, which nobody asked for")
+            raise InvalidAnswer("it made a task of the call, which was not asked for")
         if not isinstance(task_id, str) or not 0 < len(task_id) <= _LONGEST_ID:
             raise InvalidAnswer("it made a task of the call that has no id")
         self._leave(KeptTask(task_id, time.time() + longest, _delay(answer)))
@@ -138,7 +138,7 @@ class RemoteTask:
     async def _question(self, task: KeptTask, now: Message, answer: str | None) -> NoReturn:
         """Raises:
         CallLeft: the question is asked, or answered.
-        ToolError: it is put to nobody.
+        ToolError: it cannot be put to a person.
         """
         requests = now.get("inputRequests")
         if not isinstance(requests, dict):
@@ -175,7 +175,7 @@ class RemoteTask:
             )
 
     async def _cancel(self, task: KeptTask) -> None:
-        """Tell the server that nobody waits for it, if it is there."""
+        """Tell the server that it is not awaited, if it is there."""
         with suppress(*ENDED, TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 await self._access.connection.ask("tasks/cancel", {"taskId": task.id}, name=task.id)

@@ -44,13 +44,13 @@ class OfferedList:
     """As it sent them."""
     read_at: float
     fresh: float = 0.0
-    """Seconds for which nobody has to ask again."""
+    """Seconds before the next question."""
     lasts: float = 0.0
     """Seconds after which a process that lives asks again."""
 
     @property
     def is_fresh(self) -> bool:
-        """True if nobody has to ask again."""
+        """True if it need not be asked again."""
         return 0 <= time.time() - self.read_at < self.fresh
 
     @property
@@ -152,7 +152,7 @@ class LastList:
             return None
 
     def read_if_new(self) -> OfferedList | None:
-        """It, if somebody has written it since it was read or written here."""
+        """It, if another process has written it since it was read or written here."""
         try:
             if self._path.stat().st_mtime_ns == self._seen:
                 return None
@@ -196,7 +196,7 @@ class LastList:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_ours():
-                log.warning("%s belongs to somebody else: lists of tools are not remembered", self._folder)
+                log.warning("%s belongs to another user: lists of tools are not remembered", self._folder)
                 return
             with open(fresh, "wb", opener=_private) as file:
                 file.write(text)

@@ -52,7 +52,7 @@ class NeverSent(Exception):
 
 
 class NotTried(NeverSent):
-    """Nobody asked the server: this process ends, or waits until it asks again."""
+    """The server was not asked: this process ends, or waits until it asks again."""
 
 
 class RequestRefused(Exception):
@@ -140,7 +140,7 @@ def notification(method: str, params: Mapping[str, Any]) -> Message:
 
 
 def cancelled(number: int) -> Message:
-    """The notification that nobody waits for an answer any more."""
+    """The notification that an answer is not awaited any more."""
     return notification("notifications/cancelled", {"requestId": number, "reason": "nobody waits for it any more"})
 
 
@@ -274,8 +274,8 @@ def result_of(message: Message, *, status: int = 200) -> Message:
 
 
 def answer_to(message: Message) -> Message | None:
-    """The answer to a request of the server's: it may ask whether somebody is there, and for nothing else. None if the
-    message is no request."""
+    """The answer to a request of the server's: it may ask whether the client is there, and for nothing else. None if
+    the message is no request."""
     if "id" not in message or "method" not in message:
         return None
     if message["method"] == "ping":

@@ -131,7 +131,7 @@ def task_of(run: Run, retention: float, client: ClientSide) -> dict[str, Any]:
     """Return a run as a task."""
     times, status = run.times, _status(run)
     if status is State.INPUT_REQUIRED and not client.forms:
-        # It could not be asked; somebody else may answer.
+        # It could not be asked; another process may answer.
         status = State.WORKING
     task: dict[str, Any] = {"taskId": run.id, "status": State.COMPLETED if status is State.FAILED else status}
     if reason := _reason(run):
@@ -162,7 +162,7 @@ def _status(run: Run) -> State:
 
 
 def _reason(run: Run) -> str | None:
-    """Return in a word why nobody works on it, or why it ended."""
+    """Return in a word why it does not go on, or why it ended."""
     if run.status in (RunStatus.PAUSED, RunStatus.CANCELLING):
         return run.status.value
     if run.waiting is not None and not run.status.terminal:

@@ -79,7 +79,7 @@ STATES: Final[Mapping[str, State]] = MappingProxyType(
         RunStatus.EXPIRED: State.FAILED,
     }
 )
-"""By the status of a run. One that waits for somebody beside other work waits for somebody."""
+"""By the status of a run. One that waits for an action beside other work waits for an action."""
 LIMITS: Final[Mapping[str, str]] = MappingProxyType(
     {
         StopReason.MAX_STEPS: "The run made as many model calls as it may.",

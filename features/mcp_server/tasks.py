@@ -79,7 +79,7 @@ async def _answer(task_id: str, items: Sequence[Item], backend: Backend, caller:
     try:
         await operations.act(backend, task_id, items, caller)
     except StateConflict:
-        # Somebody else was faster, or the run has ended.
+        # Another client was faster, or the run has ended.
         only_read()
     except InsufficientScope:
         raise

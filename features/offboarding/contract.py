@@ -1,6 +1,7 @@
 """The erasure of a tenant, a part at a time.
 
-What is counted is counted where it is erased: whoever goes on with an erasure that broke off counts nothing twice.
+What is counted is counted where it is erased: a process that goes on with an erasure that broke off counts nothing
+twice.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class NameFreed:
 
 
 class EndErasure(Script[NameFreed]):
-    """Take a tenant that is erased out of the registry. Its tag stays, so that nobody gets it again."""
+    """Take a tenant that is erased out of the registry. Its tag stays, so that it is never given again."""
 
     when_full = True
 

@@ -1,6 +1,6 @@
 """The erasure of tenants: all that one has goes, a slice at a time, and a receipt stays (ADR 0094).
 
-What is left to do is seen from what is left, and what was done is counted in the script that does it. So whoever asks
+What is left to do is seen from what is left, and what was done is counted in the script that does it. So each request
 again goes on where anybody stopped, and gets the same receipt.
 """
 
@@ -63,8 +63,8 @@ class Erasures:
         self, name: str, *, tag: str | None = None, by: str | None = None, client: str | None = None
     ) -> Erasure:
         """Erase a part of what a tenant has; from the first one on nothing is begun for it, and its keys open nothing.
-        It is done when the answer says so. Whoever asks then gets the same receipt, for 30 days or until a new tenant
-        has that name: with the ``tag`` nobody erases that one, too. ``by`` is who asks, ``client`` from where.
+        It is done when the answer says so. A request then gets the same receipt, for 30 days or until a new tenant
+        has that name: with the ``tag`` that one is not erased, too. ``by`` is who asks, ``client`` from where.
 
         Raises:
             Refused: ``tenant_not_found``; ``default_tenant``, which stays.
@@ -179,7 +179,7 @@ class Erasures:
         for shard in self._shards:
             for side in sides().values():
                 side.sweep(pipeline, shard, subject.tag)
-            # Before the counts go: whoever erases yet, more slowly, does not begin them anew.
+            # Before the counts go: a slower process that still erases does not begin them anew.
             pipeline.zadd(keys.erased(shard), {subject.tag: 0})
             pipeline.delete(erasure(shard, subject.tag), *steps_under_way(shard, subject.tag, queues))
         pipeline.delete(api_keys_erasure(subject.tag))

@@ -37,13 +37,13 @@ class Removal:
         self._shards = shards
 
     async def revoke(self, tag: str) -> None:
-        """Forget what opens the API for the tenant. The list of its keys stays until nobody adds to it any more."""
+        """Forget what opens the API for the tenant. The list of its keys stays until it does not grow any more."""
         ids = [member.decode() for member in await self._redis.zrange(access_keys.api_keys(tag), 0, -1)]
         if ids:
             await self._erase_keys(
                 api_keys_erasure(tag), (Erasable(access_keys.api_key(id), "api_keys", 1) for id in ids)
             )
-            # Behind that: whoever sees another version reads all keys again.
+            # Behind that: a process that sees another version reads all keys again.
             await self._scripts.write_durably([changed()])
 
     async def erase_some(self, tag: str) -> bool:

@@ -51,7 +51,7 @@ class ExportQuery(Query):
     problems=("tenant_not_found", "default_tenant", "operators_only", "not_durable"),
 )
 async def erase_tenant(backend: Backend, caller: Caller, tenant: TenantName, query: EraseQuery) -> Response:
-    """Ask again until `done`: what broke off goes on, for whoever asks. Keys of the tenant open nothing from the first
+    """Ask again until `done`: what broke off goes on, for any process. Keys of the tenant open nothing from the first
     request on, nothing is begun for it, and its runs are cancelled. For keys of operators."""
     erasure = await leaving.erase_tenant(backend, tenant, caller, query.tag)
     detail(done=erasure.done)

@@ -17,9 +17,9 @@ _PAUSE: Final = 0.2
 async def erase_in_slices(
     erasures: Erasures, name: str, *, tag: str | None = None, by: str | None = None, client: str | None = None
 ) -> AsyncGenerator[Erasure, None]:
-    """Erase a tenant slice after slice; yields how far it is after each of them, and the receipt at the end. Whoever
-    stops before that may begin again. Arguments and errors are those of `Erasures.erase`: from the second slice on it
-    is the tenant of the first one that is meant, whoever has the name by then."""
+    """Erase a tenant slice after slice; yields how far it is after each of them, and the receipt at the end. A caller
+    that stops before that may begin again. Arguments and errors are those of `Erasures.erase`: from the second slice on
+    it is the tenant of the first one that is meant, even if the name has another owner by then."""
     before = None
     while True:
         report = await erasures.erase(name, tag=tag, by=by, client=client)

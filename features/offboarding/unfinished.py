@@ -60,7 +60,7 @@ class UnfinishedRuns:
             to_cancel(run_id, conversation, mode="now", reason=_REASON, by=by, acked_ms=0)
             for run_id, conversation in there
         )
-        # Evicted, or not as they were written: nobody can end them.
+        # Evicted, or not as they were written: they cannot be ended.
         lost = [run_id for run_id, conversation in known if conversation is None]
         for (run_id, _), reply in zip(there, replies, strict=True):
             if isinstance(reply, CorruptRecord):
@@ -71,7 +71,7 @@ class UnfinishedRuns:
             await self._scripts.run(of_runs(shard, tag, lost, broken=True))
 
     async def _sweep(self, run_ids: Sequence[str]) -> None:
-        """Act on leases that are over: where no worker is left, nobody else does."""
+        """Act on leases that are over: where no worker is left, no other process does."""
         pipeline = self._redis.pipeline(transaction=False)
         for run_id in run_ids:
             pipeline.hgetall(keys.steps(run_id))

@@ -12,7 +12,7 @@ from palaver.config.settings import Settings
 from palaver.vocabulary.scopes import SCOPES, Scope
 
 NAMED: Final = "oidc:"
-"""The beginning of the name of whoever has such a token. No key has a colon in its name."""
+"""The beginning of the name of the holder of such a token. No key has a colon in its name."""
 LEEWAY: Final = 30.0
 """Seconds by which the clocks of the issuer and of this machine may differ."""
 _SUBJECT: Final = re.compile(r"[\x21-\x7e]{1,255}")

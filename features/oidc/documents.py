@@ -1,7 +1,7 @@
-"""Documents of an issuer, fetched with a guard: the address of its keys is what somebody else wrote.
+"""Documents of an issuer, fetched with a guard: the address of its keys is what another party wrote.
 
 A name is looked up here, and what was looked up is what is connected to: a name that leads elsewhere a moment later
-leads nobody there. The certificate has to be that of the name. Nothing is redirected, and no proxy is asked.
+does not lead there. The certificate has to be that of the name. Nothing is redirected, and no proxy is asked.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Documents:
         self._resolve = resolve
 
     async def read(self, url: str) -> dict[str, Any]:
-        """Return the object at ``url``. There is no deadline: that is for whoever asks.
+        """Return the object at ``url``. There is no deadline: that is for the caller.
 
         Raises:
-            Unfetched: there is none, or nobody may ask there.
+            Unfetched: there is none, or it may not be asked.
         """
         try:
             return await self._read(url)

@@ -99,7 +99,7 @@ class Issuer:
         age = time.monotonic() - self._keys_at
         if age > FRESH:
             fetching = self._begin()
-            # Nobody waits, but for the first after a long silence: the key may be gone since.
+            # No request waits, but for the first after a long silence: the key may be gone since.
             if age > 2 * FRESH and not self._failure:
                 await _patiently(fetching)
         return self._serving or known

@@ -93,7 +93,7 @@ def key_id_of(token: str) -> str | None:
     kind, key_id = header.get("typ"), header.get("kid")
     if isinstance(kind, str):
         kind = kind.lower()
-    # A critical extension is one that nobody may ignore, and there is none here.
+    # A critical extension is one that may not be ignored, and there is none here.
     fits = (kind is None or isinstance(kind, str)) and kind in _TYPES and "crit" not in header
     return key_id if fits and isinstance(key_id, str) and _KEY_ID.fullmatch(key_id) else None
 
@@ -105,7 +105,7 @@ def _usable(fields: Mapping[str, Any]) -> Iterator[VerifyingKey]:
     algorithms = _ALGORITHMS.get((kind, curve), ())
     if "alg" in fields:
         algorithms = tuple(algorithm for algorithm in algorithms if algorithm == fields["alg"])
-    # `d` is a private key's: whoever reads the set has it.
+    # `d` is a private key's: all readers of the set have it.
     if not algorithms or "d" in fields or use not in (None, "sig") or not isinstance(key_id, str):
         return
     try:

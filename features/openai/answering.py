@@ -93,7 +93,7 @@ def _output(output: Any) -> Any:
 
 
 def refuse_answers(given: ClientInput) -> None:
-    """Refuse answers to calls of nobody."""
+    """Refuse answers to unknown calls."""
     if given.answers:
         why = "answers a call that is not in it: name the response that made it as previous_response_id"
         raise Refused.of_faults([FieldError("/input", "invalid_history", why)])

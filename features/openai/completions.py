@@ -27,7 +27,7 @@ _DECISION: Final = "a call waits for a decision, which chat completions have no 
 
 
 async def let_go(backend: Backend, caller: Caller, run: Run, reason: str) -> None:
-    """Cancel a run that nobody waits for any more. One that has ended stays as it is."""
+    """Cancel a run that is not awaited any more. One that has ended stays as it is."""
     with suppress(StateConflict):
         await operations.cancel(backend, run.id, caller, reason=reason)
 

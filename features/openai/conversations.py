@@ -122,7 +122,7 @@ async def delete_conversation(backend: Backend, caller: Caller, conversation_id:
     problems=("conversation_not_found", "invalid_cursor"),
 )
 async def list_conversation_items(backend: Backend, conversation_id: ConversationInPath, query: ItemsQuery) -> Response:
-    """Its messages, calls of tools, whoever runs them, and their outputs, as models see them."""
+    """Its messages, calls of tools, on either side, and their outputs, as models see them."""
     newest = query.order == "desc"
     after = 0
     if query.after is not None:

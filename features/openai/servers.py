@@ -28,7 +28,7 @@ class RequestServers:
 
     servers: dict[str, dict[str, Any]] = field(default_factory=dict)
     exempt: list[str] = field(default_factory=list)
-    """Patterns of their tools whose calls wait for nobody."""
+    """Patterns of their tools whose calls need no approval."""
     secrets: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -134,7 +134,7 @@ def _named(filtered: Any, where: str) -> list[str]:
 
 
 def _exempt(label: str, approval: Any, where: str) -> list[str]:
-    """Return patterns of the tools whose calls wait for nobody: as with OpenAI, all calls wait without a word."""
+    """Return patterns of the tools whose calls need no approval: as with OpenAI, all calls wait without a word."""
     match approval:
         case None | "always":
             return []

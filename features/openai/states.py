@@ -147,8 +147,8 @@ def _within_limit(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _below(response: ResponseId, run: Run, status: ResponseStatus) -> list[dict[str, Any]]:
-    """Return what waits for somebody in runs below one that goes on, as the items that ask for it: each is known by the
-    id of its action. They are in no stream, for no log of the run has them, and gone once they are answered."""
+    """Return what waits for an action in runs below one that goes on, as the items that ask for it: each is known by
+    the id of its action. They are in no stream, for no log of the run has them, and gone once they are answered."""
     if status.final:
         return []
     waiting = [action for action in run.pending_below if action.type != "question"]

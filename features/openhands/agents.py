@@ -19,7 +19,7 @@ from palaver.schemas.stuck_limits import StuckLimits
 from . import servers
 
 _EXEMPT_ALONE: Final = ("finish", "think")
-"""They have no effect outside the conversation: nobody is asked about one of them, unless other calls are beside it."""
+"""They have no effect outside the conversation: they need no approval, unless other calls are beside it."""
 
 
 class Policy(LenientModel):
@@ -70,7 +70,7 @@ _KINDS: Final = frozenset({"openai", "anthropic", "litellm_proxy", "hosted_vllm"
 _LEAST_SIZE: Final = 10
 """Messages that a conversation may have in any case before it is condensed."""
 _USUAL_EFFORT: Final = "high"
-"""The effort that the client sends if nobody chose one: models that do not reason would refuse it."""
+"""The effort that the client sends by default: models that do not reason would refuse it."""
 
 
 class OpenHandsLlm(LenientModel):

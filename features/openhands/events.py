@@ -91,7 +91,7 @@ class Writer:
         return self._event("ConversationStateUpdateEvent", id, at, "environment") | {"key": key, "value": value}
 
     def delta(self, event: StoredEvent) -> Event:
-        """Return the event for a delta of a model's text or reasoning. It is not stored, so nobody looks for its id
+        """Return the event for a delta of a model's text or reasoning. It is not stored, so its id is never looked for
         later."""
         field = "content" if event.type == EventKind.MESSAGE_DELTA else "reasoning_content"
         return self._event("StreamingDeltaEvent", str(uuid4()), event.at, "agent") | {field: event.data["text"]}

@@ -43,7 +43,7 @@ class Follower:
             await self._moved.wait()
 
     def leave(self) -> None:
-        """Note that it follows no more: nobody is to wait for it."""
+        """Note that it follows no more: it is not waited for."""
         self.gone = True
         self._moved.set()
 
@@ -84,7 +84,7 @@ class Followers:
 
 async def caught_up(backend: Backend, conversation_id: str, known: Conversation | None = None) -> None:
     """Wait until the sockets that follow the conversation in this process have its events up to now, or up to the
-    conversation as it is ``known``; a quarter of a second at most. Nobody waits for those of other processes."""
+    conversation as it is ``known``; a quarter of a second at most. Those of other processes are not waited for."""
     followers = backend.guest(Followers)
     if conversation_id not in followers:
         return

@@ -37,7 +37,7 @@ _last: OrderedDict[tuple[UUID, Generation, int], tuple[Writer, LogEntry, list[Sh
 
 
 def shared_delta(writer: Writer, event: StoredEvent) -> SharedEvent:
-    """Return the event of a delta; nobody changes it."""
+    """Return the event of a delta; it is never changed."""
     key = (writer.conversation, writer.generation, event)
     if (known := _deltas.get(key)) is not None:
         return known
@@ -48,7 +48,7 @@ def shared_delta(writer: Writer, event: StoredEvent) -> SharedEvent:
 
 
 def shared(writer: Writer, entry: LogEntry) -> list[SharedEvent]:
-    """Return the events of an entry, in order; nobody changes them."""
+    """Return the events of an entry, in order; they are never changed."""
     key = (writer.conversation, writer.generation, entry.position)
     if (last := _last.get(key)) is not None and last[:2] == (writer, entry):
         return last[2]

@@ -136,12 +136,12 @@ async def load_snapshot(backend: Backend, number: UUID) -> Snapshot:
 
 
 _TRIES: Final = 5
-"""Attempts at a change: it is made anew if somebody else changes the conversation meanwhile."""
+"""Attempts at a change: it is made anew if another client changes the conversation meanwhile."""
 _Patch: TypeAlias = Callable[[Snapshot, ClientState], ConversationPatch]
 
 
 async def save_state(backend: Backend, caller: Caller, conversation: UUID, patch: _Patch, **changes: Any) -> None:
-    """Change fields of the stored state, and the conversation by ``patch``, in one step: made anew if somebody else
+    """Change fields of the stored state, and the conversation by ``patch``, in one step: made anew if another client
     changes the conversation meanwhile.
 
     Raises:

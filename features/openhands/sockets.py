@@ -237,7 +237,7 @@ async def _reminding(
     async def tell(*, running: bool) -> None:
         now = await _now(backend, snapshot.number)
         if now.status is ExecutionStatus.DELETING:
-            # No stop of it ends a wait: whoever waits hears that it is gone.
+            # No stop of it ends a wait: the waiter hears that it is gone.
             return
         if running or now.status is not ExecutionStatus.RUNNING:
             await _send(socket, _full_state(now))

@@ -125,7 +125,7 @@ async def respond_to_confirmation(
 async def confirmation_policy(
     backend: Backend, caller: Caller, conversation: ConversationUuid, body: NewPolicy
 ) -> None:
-    """NeverConfirm, AlwaysConfirm or ConfirmRisky. Nobody is asked about finish and think."""
+    """NeverConfirm, AlwaysConfirm or ConfirmRisky. Finish and think need no approval."""
     await save_state(backend, caller, conversation, _with_approvals, policy=body.policy)
 
 
@@ -137,7 +137,7 @@ async def security_analyzer(
 
 
 async def set_secrets(backend: Backend, caller: Caller, conversation: ConversationUuid, body: NewSecrets) -> None:
-    """They are stored encrypted, and masked in the results of tools. Nobody is shown their values."""
+    """They are stored encrypted, and masked in the results of tools. Their values are never shown."""
     id = operations.conversation_of(backend, conversation)
     await operations.set_secrets(backend, id, body.secrets, caller, pointer="/secrets")
 

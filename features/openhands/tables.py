@@ -153,7 +153,7 @@ TABLES: Final[Mapping[str, ClosedTable]] = MappingProxyType(
         "error codes": ClosedTable((), CODES, optional=tuple(ErrorClass)),
         "error kinds": ClosedTable((), OTHER_KINDS, optional=tuple(ErrorClass)),
         "statuses": ClosedTable(("idle", *RunStatus), RUN_STATUSES),
-        # What is found by its status: nobody looks for what is about to go.
+        # What is found by its status: what is about to go is not looked for.
         "searches": ClosedTable(
             [member for member in ExecutionStatus if member is not ExecutionStatus.DELETING], FOUND_BY
         ),

@@ -67,7 +67,7 @@ def put(
             "--missed",
             parser=options.one_of(("once", "never")),
             metavar="once|never",
-            help="Of ticks that nobody was there for: the newest, or none.",
+            help="Of ticks that no worker was there for: the newest, or none.",
         ),
     ] = None,
     if_version: _Version = None,

@@ -116,9 +116,9 @@ class ClaimTick(Script[ClaimedTick | ScheduleChanged | TickBusy | Absent]):
     due: Key
     member: str
     claim: str
-    """A text that nobody else has."""
+    """A text that no other process has."""
     lease: Seconds
-    """For how long nobody else carries it out."""
+    """For how long no other process carries it out."""
     version: int
     """The version that the next fields are made of."""
     before: int
@@ -141,7 +141,7 @@ class SettleTick(Script[TickSettled | StaleClaim]):
     member: str
     claim: str
     wait: Seconds | None
-    """Seconds after which somebody is to look again; None: it is over."""
+    """Seconds after which it is to be looked at again; None: it is over."""
     outcome: str
     run: str | None
     """The run that it submitted."""

@@ -1,7 +1,7 @@
 """Carries out ticks that are due: any number of processes may do so at once, and die in between.
 
-A tick is claimed by a script, and its run is submitted under an idempotency key of the schedule and the tick. Whoever
-goes on where another process died submits the very same, and finds the run that is there (ADR 0118).
+A tick is claimed by a script, and its run is submitted under an idempotency key of the schedule and the tick. A process
+that goes on where another process died submits the very same, and finds the run that is there (ADR 0118).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Scheduler(Planned[DueTick]):
     async def _claim(self, due: DueTick) -> TickClaim | None:
         now = await within_deadline(self._ticks.now())
         if due.next is None:
-            # Somebody has claimed its last one, or it is not there any more.
+            # Its last one was claimed, or it is not there any more.
             claiming = self._ticks.claim(due, 0, None, NO_TICK)
         else:
             plan = times_of(due.tenant, due.name, due.timing).plan(due.next, now)
@@ -99,8 +99,8 @@ class Scheduler(Planned[DueTick]):
         if claimed.timing.missed == "never" and claimed.claimed_at - due_at > GRACE:
             return entry
         if now - claimed.claimed_at > self._backend.settings.retention * 500:
-            # An idempotency key is not kept for ever: nobody knows any more whether the run was submitted.
-            why = "nobody was there for so long that it is not known whether its run was submitted"
+            # An idempotency key is not kept for ever: it is not known any more whether the run was submitted.
+            why = "no worker was there for so long that it is not known whether its run was submitted"
             return entry.model_copy(update={"code": "unknown_outcome", "message": why})
         try:
             caller = await caller_now(self._backend, claimed.tenant, claimed.order.bearer)

@@ -22,10 +22,10 @@ from .schedules import ScheduleOrder
 log = logging.getLogger("palaver.store.schedules")
 
 LEASE: Final = 30.0
-"""Seconds for which nobody else carries a tick out that somebody has claimed: more than all that a submit may take."""
+"""Seconds for which no other process carries out a tick that was claimed: more than all that a submit may take."""
 _AT_ONCE: Final = 100
 _BROKEN: Final = 600
-"""Seconds for which a schedule is left alone that nobody can carry out."""
+"""Seconds for which a schedule is left alone that cannot be carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Ticks:
         return found, upcoming
 
     async def claim(self, due: DueTick, tick: int, missed_since: int | None, following: NextTick) -> TickClaim | None:
-        """Claim ``tick``, behind which the schedule goes on with ``following``; or the one that somebody else has
+        """Claim ``tick``, behind which the schedule goes on with ``following``; or the one that another process has
         claimed and not settled in time. None if there is nothing to do."""
         claim = token_hex(8)
         reply = await self._scripts.run(
@@ -117,12 +117,12 @@ class Ticks:
         )
 
     async def settle(self, claimed: TickClaim, entry: ScheduleTick) -> bool:
-        """Write what became of a tick. False: somebody else has it by now."""
+        """Write what became of a tick. False: another process has it by now."""
         submitted = entry.run_id if entry.outcome == "started" else None
         return await self._settle(claimed, None, entry.outcome, submitted, entry.model_dump_json())
 
     async def wait(self, claimed: TickClaim, seconds: float) -> bool:
-        """Let somebody look at the tick again after so many seconds. False: somebody else has it by now."""
+        """Have the tick looked at again after so many seconds. False: another process has it by now."""
         return await self._settle(claimed, seconds, "", None, "")
 
     async def _settle(self, claimed: TickClaim, wait: float | None, outcome: str, run: str | None, entry: str) -> bool:
@@ -143,7 +143,7 @@ class Ticks:
         return isinstance(reply, TickSettled)
 
     async def defer(self, tenant: str, name: str) -> None:
-        """Leave a schedule alone for a while with which something is wrong that nobody has foreseen."""
+        """Leave a schedule alone for a while with which something is wrong that is unforeseen."""
         at = await now_ms(self._redis) + _BROKEN * 1000
         command = "ZADD", schedule_keys.SCHEDULES_DUE, "XX", at, member(tenant, name)
         await self._scripts.write_durably([command])

@@ -30,7 +30,7 @@ class TickPlan(NamedTuple):
 
     tick: int
     missed_since: int | None
-    """The first tick before it that nobody carried out."""
+    """The first tick before it that was not carried out."""
     following: NextTick
 
 

@@ -122,7 +122,7 @@ class ChildCommand:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            # Its output is conversations: for nobody but the user who started it.
+            # Its output is conversations: only for the user who started it.
             umask=0o077,
         )
 
@@ -173,7 +173,7 @@ class ChildCommand:
         self.kill(signal.SIGKILL)
 
     def _end_group(self) -> None:
-        # Once only, right after the end: later the number may belong to somebody else's group.
+        # Once only, right after the end: later the number may belong to another program's group.
         if self._group_may_live:
             self._group_may_live = False
             with contextlib.suppress(ProcessLookupError):

@@ -41,7 +41,7 @@ class Ports:
 
     @classmethod
     def free(cls) -> Ports:
-        """Different ports that nobody listens on now."""
+        """Different ports that are free now."""
         ports: set[int] = set()
         while len(ports) < len(VARIABLES):
             ports.add(free_port())
@@ -68,8 +68,8 @@ def port_is_free(port: int) -> bool:
 
 
 def free_port(*, but: int | None = None) -> int:
-    """A loopback port nobody listens on, outside the range that outgoing connections are given; not ``but``, on which
-    somebody is about to.
+    """A loopback port that is free, outside the range that outgoing connections are given; not ``but``, on which
+    another program is about to.
 
     Raises OSError when a hundred tries find none.
     """

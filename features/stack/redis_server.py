@@ -166,7 +166,7 @@ class RedisServer:
             try:
                 self._launch(program, port)
             except RedisServerError:
-                # Somebody else may have taken the port between the look and the server's own bind.
+                # Another program may have taken the port between the look and the server's own bind.
                 if attempt == attempts or port_is_free(port):
                     raise
             else:

@@ -229,7 +229,7 @@ class Stack:
 
     def _take_data_dir(self) -> None:
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
-        # Conversations and logs: for nobody but who started it, also where an older version made the folder.
+        # Conversations and logs: only for the user who started it, also where an older version made the folder.
         self.data_dir.chmod(0o700)
         self._lock = (self.data_dir / "lock").open("w")
         try:

@@ -25,8 +25,8 @@ class FoldedTally(NamedTuple):
 
 
 class FoldJournal(Script[Folded | Gone]):
-    """Take the oldest lines out of the journal, and write the tallies that they are in from now on; unless somebody
-    else has taken lines out since they were read."""
+    """Take the oldest lines out of the journal, and write the tallies that they are in from now on; unless another
+    process else has taken lines out since they were read."""
 
     when_full = True
 

@@ -49,7 +49,7 @@ class ModelCounts(BaseModel):
     input_tokens: int
     output_tokens: int
     cost_usd: float
-    """Without the calls that nobody knows the price of."""
+    """Without the calls whose price is unknown."""
     unpriced_calls: int
 
 

@@ -12,7 +12,7 @@ from .fleets import fleet_of, servers_of
 from .parts import part_of
 from .places import CopyPlace
 
-_EMPTY_IT: Final = "empty it if nobody needs what it has (FLUSHDB, of a cluster at each master), or name another one"
+_EMPTY_IT: Final = "empty it if its content is not needed (FLUSHDB, of a cluster at each master), or name another one"
 
 
 async def approve(source: CopyPlace, target: CopyPlace, *, ahead: bool) -> None:
@@ -31,7 +31,7 @@ async def approve(source: CopyPlace, target: CopyPlace, *, ahead: bool) -> None:
     await _require_older(source, target)
     await target.ask([("SET", keys.generation(), generation, "NX")])
     if await _generation(target) != generation:
-        raise _refusal("somebody else began to use the target: name another one")
+        raise _refusal("another process began to use the target: name another one")
 
 
 async def _require_two(source: CopyPlace, target: CopyPlace) -> None:

@@ -127,7 +127,7 @@ class Copying:
             await self._flush()
             receipt.written += len(changed)
             if not receipt.ahead:
-                # What was alike remains so: nobody writes.
+                # What was alike remains so: nothing writes.
                 self._differing += [
                     source.key async for source, target in self._both(changed) if await _differ(source, target)
                 ]
@@ -184,11 +184,11 @@ class Copying:
         if self._differing:
             some = ", ".join(map(_shown, self._differing[:_NAMED]))
             self._receipt.wrong.append(
-                f"{len(self._differing):,} keys are not alike, {some} among them: somebody writes, begin again"
+                f"{len(self._differing):,} keys are not alike, {some} among them: another process writes, begin again"
             )
 
     async def _look_again(self, ran: Sequence[tuple[frozenset[str], int | None]]) -> None:
-        """See whether somebody used one of them meanwhile, or another server took over."""
+        """See whether a process used one of them meanwhile, or another server took over."""
         for place, (servers, before) in zip((self._source, self._target), ran, strict=True):
             fleet, now = await fleet_of(place), await scripts_run(place)
             if await servers_of(place) != servers:
@@ -199,7 +199,9 @@ class Copying:
             elif fleet.there:
                 self._receipt.wrong.append(f"the {place.role} is in use by {fleet.named}: stop them, and begin again")
             elif before is not None and now is not None and now != before:
-                self._receipt.wrong.append(f"somebody used the {place.role} meanwhile: stop all, and begin again")
+                self._receipt.wrong.append(
+                    f"another process used the {place.role} meanwhile: stop all, and begin again"
+                )
             if not fleet.seen or now is None:
                 self._receipt.notes.append(
                     f"the {place.role} does not tell who is connected or what was asked of it: see yourself that no "

@@ -1,4 +1,4 @@
-"""Whoever uses a store: workers by their reports, and all processes of Palaver by their connections."""
+"""The users of a store: workers by their reports, and all processes of Palaver by their connections."""
 
 from __future__ import annotations
 

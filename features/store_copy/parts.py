@@ -80,7 +80,7 @@ def kind_in(key: bytes) -> str:
 
 
 def beginning_of(key: bytes) -> str:
-    """Return the beginning of the name of a key that is not copied: it tells whose it is, and names nobody."""
+    """Return the beginning of the name of a key that is not copied: it tells whose it is, and has no id."""
     if _NOT_COPIED.match(key):
         return "palaver:worker" if b"worker" in key else "palaver:task" if b"task" in key else kind_in(key)
     found = _WORD.search(key)

@@ -72,7 +72,7 @@ class CopyPlace:
 
         Raises:
             Refused: one of them cannot be carried out.
-            StoreUnavailable: nobody answers.
+            StoreUnavailable: no server answers.
         """
         if not commands:
             return []

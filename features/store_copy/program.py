@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         help="copy it to another server or cluster",
         description="Make the store at one address what that at another one is, compare the two, and print a receipt. "
         "All APIs and workers have to be stopped, but for --ahead. It can be ended and begun again. Exits 1 if the "
-        "copy is not whole, 2 if it is refused, 69 if somebody does not answer, 78 if an address is none.",
+        "copy is not whole, 2 if it is refused, 69 if one does not answer, 78 if an address is none.",
     )
     address = "[{}, or the file that {}_FILE names: arguments show in process lists]"
     copy.add_argument("--from", dest="source", metavar="URL", help=f"the source {address.format(_FROM, _FROM)}")

@@ -37,7 +37,7 @@ class AttemptOutcome(StrEnum):
     UNTRIED = "untried"
     """The worker could not make it: another one may."""
     UNREADABLE = "unreadable"
-    """Nobody can make it: its record is none."""
+    """It cannot be made: its record is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class WebhookPut:
 
 @dataclass(frozen=True, slots=True)
 class OtherConfig:
-    """Somebody else has changed it since it was read: nothing was changed."""
+    """Another client has changed it since it was read: nothing was changed."""
 
 
 class PutWebhook(Script[WebhookPut | Absent | OtherConfig | TooMany | TenantErased]):
@@ -99,7 +99,7 @@ class RunsMarked:
 
 
 class MarkRuns(Script[RunsMarked]):
-    """Have runs marked whose tenant has webhooks; or no more, unless somebody else has had them marked meanwhile."""
+    """Have runs marked whose tenant has webhooks; or no more, unless another process has had them marked meanwhile."""
 
     caps: Key
     field: str
@@ -152,7 +152,7 @@ class QueueDeliveries(Script[DeliveriesQueued]):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryClaimed:
-    """Nobody else makes an attempt at this webhook as long as the lease lasts."""
+    """No other worker makes an attempt at this webhook as long as the lease lasts."""
 
     fence: int
     config: bytes

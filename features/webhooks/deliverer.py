@@ -1,6 +1,6 @@
 """Delivers: takes events out of the outboxes, and makes the attempts that are due, one at a time at each webhook.
 
-Any number of workers may do so. Whoever is slow holds up nobody but himself: each webhook has a task of its own, and
+Any number of workers may do so. A slow receiver holds up only itself: each webhook has a task of its own, and
 there are more places for these than a worker with slow receivers fills at once.
 """
 

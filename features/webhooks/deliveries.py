@@ -1,7 +1,7 @@
 """Deliveries of events to webhooks: made from the outbox, leased for an attempt, settled, listed and made again.
 
 An event is taken out of its outbox once it is pending at each webhook that hears of it, under an id that follows from
-the event. So whoever is killed in between leaves work that is done again, and nothing twice.
+the event. So a process that is killed in between leaves work that is done again, and nothing twice.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Deliveries:
         return [webhook_id.decode() for webhook_id in ids]
 
     async def claim(self, webhook_id: str) -> DeliveryLease | None:
-        """Lease a webhook for an attempt of its next delivery; None if there is none now, or somebody else has it."""
+        """Lease a webhook for an attempt of its next delivery; None if there is none now, or another worker has it."""
         claim = ClaimDelivery(keys=webhook_keys.of_webhook(webhook_id), webhook_id=webhook_id, lease=LEASE)
         match await self._scripts.run(claim):
             case DeliveryClaimed() as claimed:
@@ -211,7 +211,7 @@ class Deliveries:
         """Record an attempt. Return why the webhook is off from now on; None if it is not.
 
         Raises:
-            StaleLease: somebody else goes on with it.
+            StaleLease: another worker goes on with it.
         """
         state: DeliveryState = "failed"
         if outcome is AttemptOutcome.DELIVERED:
@@ -320,7 +320,7 @@ class Deliveries:
         wanted: list[str] = []
         more = False
         async for _, there, delivery in self._listed(webhook_id, 0):
-            # Not by the event: where nobody delivered for a while, older ones may have come behind newer ones.
+            # Not by the event: where no worker delivered for a while, older ones may have come behind newer ones.
             if instant(there) < since:
                 break
             inside = since <= delivery.created_at and (until is None or delivery.created_at <= until)

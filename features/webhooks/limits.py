@@ -34,7 +34,7 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
             ),
             (
                 "webhook_outbox",
-                "events of a tenant that nobody took, in a shard",
+                "events of a tenant that were not taken, in a shard",
                 100_000,
                 "events",
                 "lost, and counted",

@@ -12,7 +12,7 @@ were no webhooks. Where a tenant has some, the field ``<owner>webhooks`` of `pal
 {palaver:webhooks}:listed:<id> zset  all of its deliveries, by since when they are there                   no TTL
 {palaver:webhooks}:ended:<id> zset  those that are not pending, by since when                              no TTL
 {palaver:webhooks}:records:<id> hash  the record of each delivery, JSON                                    no TTL
-{p00}:<owner>outbox stream  what webhooks of an owner are to hear and nobody took yet              TTL: retention
+{p00}:<owner>outbox stream  what webhooks of an owner are to hear and are not taken yet              TTL: retention
 {p00}:outboxes     zset     those that have entries, by since when                               no TTL
 {palaver:webhooks}:erasure:<tag> hash  what was erased of them: none is put any more                   TTL: a day
 """

@@ -1,8 +1,8 @@
 """Webhooks as they are kept: made, changed, read and removed (ADR 0118).
 
 Runs of a tenant that has some are marked in each shard when they are submitted. The mark is written behind the webhook,
-and a worker that delivers writes it again if it is missing: so whoever was told that a webhook is there hears of every
-run that is submitted from then on.
+and a worker that delivers writes it again if it is missing: so a client that was told that a webhook is there hears of
+every run that is submitted from then on.
 """
 
 from __future__ import annotations
@@ -235,8 +235,8 @@ class Webhooks:
         return {tag.decode(): int(mark) for tag, mark in found.items()}
 
     async def see_to_marks(self) -> None:
-        """Write the marks of tenants that are not as they are to be: whoever was to do so has died. Of many shards, in
-        those whose turn it is."""
+        """Write the marks of tenants that are not as they are to be: the process that was to do so has died. Of many
+        shards, in those whose turn it is."""
         tenants = await self.tenants()
         fields = [_field(tag) for tag in tenants]
         shards = self._rounds.seldom("marks", 1 / _LOOK) if fields else ()

@@ -79,7 +79,7 @@ class _Reporter:
     def _report(self, sender: Any, task_id: str, state: State, **facts: Any) -> None:
         if not str(task_id).startswith(OF_US) or getattr(sender, "app", None) is not self.app:
             return
-        # Of what is still going on somebody would hear later than of its end.
+        # Of what is still going on the report would come later than that of its end.
         for pause in (*(_PAUSES if state in ENDS else ()), None):
             try:
                 self._reports().add(task_id, state, **facts)

@@ -1,6 +1,6 @@
 """Reports about a task that a tool step has published, in a Redis: usually the broker of the task's application.
 
-    palaver:task:<task id>:sent  string  it is about to be published, or was: nobody publishes it again    TTL: a week
+    palaver:task:<task id>:sent  string  it is about to be published, or was: it is not published again    TTL: a week
     palaver:task:<task id>       list    what was reported of it, in order                                 TTL: a day
 
 The step makes both; workers of the application add to the list, and only while the first is there, so that reports

@@ -117,7 +117,7 @@ def delete_conversation(
 def watch_conversation(
     client: Palaver, conversation_id: str, after: str, *, as_json: bool, reasoning: bool = False
 ) -> None:
-    """Write what happens in a conversation, run after run, until it is deleted or somebody leaves."""
+    """Write what happens in a conversation, run after run, until it is deleted or the user leaves."""
     transcript = Transcript(console(), show_input=True)
     include: Literal["reasoning"] | None = "reasoning" if reasoning else None
     with closing(client.conversation_events(conversation_id, after, include=include)) as events:

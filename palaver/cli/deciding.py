@@ -164,7 +164,7 @@ class ApprovalPrompt:
             self._tell(action)
 
     def _decide(self, action: PendingAction) -> None:
-        """Ask until there is a decision, the user's or, meanwhile, somebody else's."""
+        """Ask until there is a decision, the user's or, meanwhile, another person's."""
         decided = False
         while not decided and self._waits(action):
             try:

@@ -34,7 +34,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.AGENT_RUN: "run of an agent",
     WaitReason.STORE: "store",
 }
-"""Words for each reason for which nobody works on a run."""
+"""Words for each reason for which a run is not worked on."""
 _NO_ROOM: Final[Mapping[str, str]] = {
     "cooldown": "the provider asked for fewer requests and is left alone",
     "max_in_flight": "as many calls as the provider may have are under way",
@@ -98,7 +98,7 @@ def _step_text(step: CurrentStep) -> str:
             again = "" if step.again_at is None else f" until {clock(step.again_at)}"
             what = f"{name} waits{again}"
         case StepState.AWAITING:
-            what = f"{name} waits for somebody{since}"
+            what = f"{name} waits for an answer{since}"
         case _:
             what = f"{name} is paused{since}"
     facts = "; ".join(filter(None, (_came(step, now), _ends(step, now))))
@@ -140,7 +140,7 @@ def _after(begin: datetime, end: datetime) -> str:
 
 
 def call_text(action: PendingAction) -> str:
-    """The call, ``send {"to": "bob"}``: all of it, because somebody is to decide on it."""
+    """The call, ``send {"to": "bob"}``: all of it, because a person decides on it."""
     return visible(f"{action.tool} {action.arguments}")
 
 
@@ -270,7 +270,7 @@ def wait_cause(reason: str, code: str) -> str:
 
 
 def waiting(run: Run) -> str:
-    """Why nobody works on the run right now; empty when it is not waiting."""
+    """Why the run does not go on right now; empty when it is not waiting."""
     if run.waiting is None:
         return ""
     parts = [WAITS[run.waiting.reason]]

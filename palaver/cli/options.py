@@ -167,7 +167,7 @@ StartAfter = Annotated[
     typer.Option("--start-after", parser=ahead, metavar="TIME", help="Not before then: in 10m, 12h, or a date."),
 ]
 StartBy = Annotated[
-    Any, typer.Option("--start-by", parser=ahead, metavar="TIME", help="It expires if nobody has begun by then.")
+    Any, typer.Option("--start-by", parser=ahead, metavar="TIME", help="It expires if it has not begun by then.")
 ]
 Deadline = Annotated[
     Any, typer.Option("--deadline", parser=ahead, metavar="TIME", help="It expires if it has not ended by then.")

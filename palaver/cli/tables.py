@@ -40,7 +40,7 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import USUAL_PRIORITY
 
 _PIPE_WIDTH: Final = 240
-"""Columns when nobody looks: enough that no id is cut."""
+"""Columns when the output is no terminal: enough that no id is cut."""
 
 _QUESTION: Final = 40
 """Characters of what the user said, in a list."""
@@ -141,7 +141,7 @@ def show_models(to: Console, models: Iterable[ListedModel]) -> None:
 def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
     """Print what the API says of its queues: each list as a table, everything else as a line, without what is null.
 
-    A list within a table is only counted; of a queue's workers those that somebody started, and not their processes.
+    A list within a table is only counted; of a queue's workers those that were started, and not their processes.
     """
     for name, value in queues.items():
         if name == "no_worker" and isinstance(value, list):

@@ -136,7 +136,7 @@ class Transcript:
         if event.error is not None:
             reason += f": {why(event.error)}"
         self.doing = f"waiting: {reason}"
-        # A place in flight comes free by the end of another call, a worker comes when somebody starts it, and nobody
+        # A place in flight comes free by the end of another call, a worker comes when it is started, and no message
         # knows when an outage ends.
         until = (
             ""
@@ -161,7 +161,7 @@ class Transcript:
 
     @_tell.register
     def _paused(self, event: RunPaused) -> None:
-        self.doing = "paused until somebody resumes it"
+        self.doing = "paused until it is resumed"
         self._line("paused", "yellow")
 
     @_tell.register
@@ -196,7 +196,7 @@ class Transcript:
 
     @_tell.register
     def _warning(self, event: BudgetWarning) -> None:
-        spent = "nobody knows how much" if event.used is None else amount(event.used)
+        spent = "an unknown amount" if event.used is None else amount(event.used)
         self._line(f"limit {event.what}: {spent} of {amount(event.limit)} used", "yellow")
 
     @_tell.register

@@ -62,7 +62,7 @@ class ClientToolset:
 
 
 def _context(run: Run, action: PendingAction) -> ToolContext:
-    """Return the context of a call for its function. Its progress is shown to nobody: it runs in the watcher's own
+    """Return the context of a call for its function. Its progress is not shown: it runs in the watcher's own
     program."""
     return ToolContext(
         run_id=run.id,
@@ -82,7 +82,7 @@ def _tool_of(function: Callable[..., Any]) -> Tool:
             raise ValueError(f"a client tool needs a name, which {function!r} has not: write a function, or use @tool")
         declared = tool(function)
     if declared.risky:
-        raise ValueError(f"{declared.name} is risky, but nobody approves calls of client tools: ask in the function")
+        raise ValueError(f"{declared.name} is risky, but calls of client tools are not approved: ask in the function")
     if declared.ends_run:
         raise ValueError(f"{declared.name} is to end the run, and only tools of the server do")
     return declared

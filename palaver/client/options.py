@@ -31,7 +31,8 @@ class AgentOptions(TypedDict, total=False):
     tools: Sequence[str]
     """Tools of the server that it may use, by name."""
     approvals: Approvals | Mapping[str, Any] | str | Sequence[str] | None
-    """The calls that wait for somebody: ``"never"``, ``"risky"``, ``"always"``, names and globs, or a whole policy."""
+    """The calls that wait for an approval: ``"never"``, ``"risky"``, ``"always"``, names and globs, or a whole
+    policy."""
     max_steps: int | None
     """Model calls that a run may make."""
     client_tools: ClientTools
@@ -47,7 +48,7 @@ class SubmitOptions(AgentOptions, total=False):
     """The action for a run whose conversation is busy."""
     start_after: datetime | None
     start_by: datetime | None
-    """It expires if nobody has begun by then."""
+    """It expires if it has not begun by then."""
     deadline: datetime | None
     """It expires if it has not ended by then."""
     budget: Budget | Mapping[str, float] | None

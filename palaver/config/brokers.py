@@ -69,7 +69,7 @@ def redis_py_options(url: str) -> tuple[str, dict[str, Any]]:
     """Return the address of a broker that is a Redis, and beside it, in words that kombu and redis-py both understand,
     what stood behind ``?``. Raises ConfigurationError as `tls_options`."""
     if by_sentinels(url):
-        # Whoever makes its connections reads all of it.
+        # The part that makes its connections reads all of it.
         return url, {}
     options = tls_options(url)
     return url.partition("?")[0] if options else url, options

@@ -17,7 +17,7 @@ EX_USAGE: Final = 2
 EX_UNAVAILABLE: Final = 69
 """As in sysexits.h: it may go well the next time."""
 EX_CONFIG: Final = 78
-"""As in sysexits.h: it will not go well until somebody changes something."""
+"""As in sysexits.h: it will not go well until something is changed."""
 _INTERRUPTED: Final = 130
 """Ctrl-C: 128 + SIGINT, as shells have it."""
 

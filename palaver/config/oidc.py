@@ -38,7 +38,7 @@ class IssuerSettings(BaseSettings):
     oidc_audience: str | None = Field(default=None, max_length=500)
     """The audience of these: their ``aud`` names it."""
     oidc_tenant_claim: str | None = Field(default=None, pattern=_CLAIM)
-    """The claim that names the tenant of whoever has such a token. None: all are of the default tenant."""
+    """The claim that names the tenant of the holder of such a token. None: all are of the default tenant."""
     oidc_scopes_claim: str = Field(default="scope", pattern=_CLAIM)
     """The claim with scopes, a text with blanks between them or a list."""
     oidc_scopes: Annotated[tuple[ScopeGrant, ...], NoDecode] = ()

@@ -47,7 +47,7 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 
 _DEAREST: Final = 1_000_000
-"""US dollars per million tokens: beyond it somebody has mistaken the unit."""
+"""US dollars per million tokens: beyond it the unit was mistaken."""
 
 
 class Timeouts(BaseModel):
@@ -189,7 +189,7 @@ class Provider(ProviderOptions):
         return self.rules.caches if self.cache is None else self.cache == "auto"
 
     def price(self, model_name: str) -> Price | None:
-        """Return the price of the model; None if nobody said."""
+        """Return the price of the model; None if it is not set."""
         return self.prices.get(model_name) or self.prices.get("*")
 
     @property

@@ -121,7 +121,7 @@ def port_number(text: str, setting: str) -> int:
 
 
 def require_port(host: str, port: int, setting: str) -> None:
-    """Raise SystemExit, with a sentence that names the setting, if nobody can listen there now."""
+    """Raise SystemExit, with a sentence that names the setting, if the port cannot be listened on now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -191,12 +191,12 @@ def _require_open_flower() -> None:
 
     with refusing():
         if not settings().flower_open:
-            how = "set FLOWER_BASIC_AUTH=user:password, or PALAVER_FLOWER_OPEN=true if whoever reaches it may look"
+            how = "set FLOWER_BASIC_AUTH=user:password, or PALAVER_FLOWER_OPEN=true if everyone who reaches it may look"
             refuse(f"Flower: there is no login: {how}", EX_CONFIG)
 
 
 def wait_for_redis(url: str) -> None:
-    """Wait until somebody listens there, and say so. That has no end: to be started anew, later and later, finds Redis
+    """Wait until a server listens there, and say so. That has no end: to be started anew, later and later, finds Redis
     no sooner."""
     last = None
     while why := _unreachable(url):
@@ -244,7 +244,7 @@ def _places(url: str) -> Sequence[tuple[str, int]]:
 
 
 def _unreachable(url: str) -> str | None:
-    """Say where nobody answers, and why; None if somebody does, or nobody can tell."""
+    """Say where no server answers, and why; None if one does, or if that cannot be told."""
     silent: list[str] = []
     for place in _places(url):
         try:

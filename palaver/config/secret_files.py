@@ -1,6 +1,6 @@
 """Secrets of the environment that may stand in files: ``NAME_FILE`` is the file that has what ``NAME`` would be.
 
-Orchestrators mount secrets as files. Whoever lists processes, or asks the orchestrator what it started, sees the path.
+Orchestrators mount secrets as files. A list of processes, or the orchestrator's own, shows the path only.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ class Settings(IssuerSettings):
     retry_policies: Path | None = None
     """The TOML file of named retry policies."""
     policy: Path | None = None
-    """The TOML file of the operator's rules for runs: approvals that nobody waives, allowed tools and models, limits.
-    The API reads it when it starts."""
+    """The TOML file of the operator's rules for runs: approvals that cannot be waived, allowed tools and models,
+    limits. The API reads it when it starts."""
     tools: Annotated[tuple[str, ...], NoDecode] = ()
     """Python modules with the users' tools, comma separated: tools workers import them."""
     inline_tools: Annotated[tuple[str, ...], NoDecode] = ()
@@ -128,23 +128,23 @@ class Settings(IssuerSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins whose pages may read answers, comma separated, each exactly as browsers name it."""
     insecure_open: bool = False
-    """Serve at any address though there are no keys: whoever reaches it may do everything."""
+    """Serve at any address though there are no keys: everyone who reaches it may do everything."""
     open_docs: bool = False
     """True if ``/docs`` and ``/openapi.json`` want no key."""
     dialects: Annotated[tuple[str, ...], NoDecode] = ("*",)
     """Dialects that the API speaks beside its own, comma separated, as packages call them; ``*``: all that are
     installed; ``native``: none but its own."""
     console: bool = False
-    """True if the API serves its console at ``/console``: pages that ask with what key somebody gives them."""
+    """True if the API serves its console at ``/console``: pages that ask with what key the user gives them."""
     flower_open: bool = False
-    """True if Flower starts without a login: whoever reaches it may look."""
+    """True if Flower starts without a login: everyone who reaches it may look."""
     log_format: LogFormat = "text"
     """The form of servers' log lines: ``text`` for people, ``json`` for machines."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """The port at which a worker answers ``GET /metrics`` with what it has seen; each on a machine needs one of its
     own. None: it does not."""
     metrics_host: str = "127.0.0.1"
-    """The address at which it does; whoever reaches it may look."""
+    """The address at which it does; everyone who reaches it may look."""
     trace_content: bool = False
     """True if traces have the content of messages, arguments and results; otherwise names and counts alone."""
     lease_seconds: float = Field(default=15.0, ge=1.0)
@@ -197,7 +197,7 @@ class Settings(IssuerSettings):
     """A worker with room that gets nothing for this long, while messages wait, reconnects to the broker."""
     in_place_steps: int = Field(default=16, ge=0, le=1000)
     """A worker goes on with a run for so many model steps, one behind the other, without a trip through the queue, as
-    long as nobody waits there; 0 for none."""
+    long as no step waits there; 0 for none."""
     in_place_seconds: float = Field(default=60.0, gt=0)
     """It begins the last of them within so long."""
     delta_interval: float = Field(default=0.03, ge=0.005)

@@ -1,6 +1,6 @@
 """The TOML files that settings point at.
 
-A key that nobody knows is left out with a warning: while a deployment rolls, a file may be newer than a process. In a
+A key that is unknown is left out with a warning: while a deployment rolls, a file may be newer than a process. In a
 file of rules it is an error: what a rule says must not be left out.
 """
 
@@ -60,7 +60,7 @@ def read_model(model: type[M], path: Path, variable: str) -> M:
 
 
 def read_strictly(model: type[M], path: Path, variable: str) -> M:
-    """Read the file as a ``model``: unlike with `read_model`, a key that nobody knows is an error.
+    """Read the file as a ``model``: unlike with `read_model`, a key that is unknown is an error.
 
     Raises:
         ConfigurationError: when it cannot be read, or something in it does not fit; says where, and what would fit.

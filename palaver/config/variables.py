@@ -52,7 +52,7 @@ def variables() -> frozenset[str]:
 
 
 def unread(environment: Mapping[str, str], own: frozenset[str] = frozenset()) -> list[str]:
-    """Return a sentence for each variable that is named like ours and that nobody reads. ``own`` are the users' own:
+    """Return a sentence for each variable that is named like ours and that is not read. ``own`` are the users' own:
     those that hold keys of providers, and those that tools may see. Dialects of the API read theirs themselves."""
     known = variables()
     names = sorted(name for name in environment if name.startswith(PREFIX) and name not in known | own)

@@ -85,7 +85,8 @@ def transport_options(url: str) -> dict[str, Any]:
 
 
 class _Shown(str):
-    """The Sentinels of a broker, where whoever asks a worker for its options reads their addresses and no more."""
+    """The Sentinels of a broker, where a client that asks a worker for its options reads their addresses and no
+    more."""
 
     sentinels: Sentinels
 

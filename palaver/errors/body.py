@@ -1,4 +1,4 @@
-"""Readers of a provider's error body. They never fail: whatever arrives, somebody else wrote it."""
+"""Readers of a provider's error body. They never fail: whatever arrives, another program wrote it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _UNITS: Final = {"ms": 0.001, "millisecond": 0.001, "s": 1.0, "m": 60.0, "h": 36
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
     """The classified parts of an error body. ``text`` and ``quote`` may quote the prompt: match the one, and show the
-    other to nobody but readers of the run."""
+    other to readers of the run only."""
 
     codes: tuple[str, ...] = ()
     """Error codes and types in lower case, the most specific first."""

@@ -237,7 +237,7 @@ def answer_in(error: Exception) -> tuple[int, bytes, Mapping[str, str]] | None:
 
 
 def attribute_of(thing: object, name: str) -> object:
-    """Return an attribute of a foreign object; None if it cannot give it, as httpx for a body nobody read."""
+    """Return an attribute of a foreign object; None if it cannot give it, as httpx for a body that was not read."""
     try:
         return getattr(thing, name, None)
     except Exception:

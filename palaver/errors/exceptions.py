@@ -106,7 +106,7 @@ class ProviderError(PalaverError):
 class ProviderHTTPError(ProviderError):
     """The provider answered with an error status, or with an error inside a 200.
 
-    ``body`` is cut at ``MAX_BODY`` bytes; it may quote the prompt, so the classifier reads it and nobody shows it.
+    ``body`` is cut at ``MAX_BODY`` bytes; it may quote the prompt, so the classifier reads it and it is never shown.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class ToolFailure(PalaverError):
     """A tool call has no result."""
 
     finding: ToolFinding | None = None
-    """The facts about what the tool raised, if somebody looked at that where it was raised."""
+    """The facts about what the tool raised, if they were found where it was raised."""
 
 
 class ToolError(ToolFailure):
@@ -214,7 +214,7 @@ class ControlFlow(PalaverError):
 
 
 class StaleLease(ControlFlow):
-    """The lease was taken over: somebody else goes on with this step."""
+    """The lease was taken over: another worker goes on with this step."""
 
 
 class NewerVersion(StaleLease):
@@ -240,7 +240,7 @@ class ConfigurationError(PalaverError):
 
 
 class UnknownPrice(ConfigurationError):
-    """The tenant has a cap in money, and nobody said what the model costs."""
+    """The tenant has a cap in money, and the model has no price."""
 
 
 class NoWorker(PalaverError):
@@ -248,7 +248,7 @@ class NoWorker(PalaverError):
 
 
 class CorruptRecord(PalaverError):
-    """A record of the store cannot be read: somebody else has written there, or only a part was restored."""
+    """A record of the store cannot be read: another program has written there, or only a part was restored."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"what the store has of {what} cannot be read")
@@ -336,7 +336,7 @@ class IdempotencyMismatch(PalaverError):
 class StateConflict(PalaverError):
     """The run's present status does not allow this.
 
-    ``code`` says which rule, ``run_id`` which run. ``pending_actions`` are what that run waits for, where somebody
+    ``code`` says which rule, ``run_id`` which run. ``pending_actions`` are what that run waits for, where a person
     has looked.
     """
 

@@ -169,7 +169,7 @@ class Failure:
     """A failure, classified: safe to store, to show and to log.
 
     The message is made safe on construction: one line, ``MAX_MESSAGE`` characters, no secret of this process and
-    nothing that looks like a key. Whoever builds a failure still has to make sure that it holds no prompt and no
+    nothing that looks like a key. The code that builds a failure still has to make sure that it holds no prompt and no
     provider's body: a provider's words have their own place, ``provider.message``, which is never logged.
     """
 

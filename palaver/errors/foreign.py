@@ -1,7 +1,7 @@
 """The exceptions of libraries, classified one by one.
 
 They are recognised by the top-level package and the name of a class on their method resolution order, so that
-nothing is imported: the wheel works without redis or aiohttp. A subclass nobody classified inherits its nearest
+nothing is imported: the wheel works without redis or aiohttp. An unclassified subclass inherits its nearest
 classified base, and the tests fail for every exported class that is not classified by its own name.
 """
 
@@ -38,7 +38,7 @@ def vague(error_class: ErrorClass, code: str) -> Classification:
 
 
 def unforeseen(code: str) -> Classification:
-    """Return the facts about a mistake of whoever uses the library."""
+    """Return the facts about a mistake of the code that uses the library."""
     return Classification(_C.INTERNAL, code)
 
 
@@ -178,7 +178,7 @@ FINDINGS: Final[Mapping[str, Mapping[str, Classification]]] = {
         "RedisClusterException": _STORE_MOVING,
         # A restarted server has forgotten its scripts; the next attempt loads them.
         "NoScriptError": _store("store_script_missing", "The store has forgotten a script."),
-        "WatchError": _store("store_contended", "Somebody else wrote at the same time."),
+        "WatchError": _store("store_contended", "Another client wrote at the same time."),
         # The server refused a command of the transaction, which it does when it is full or read-only.
         "ExecAbortError": _store("store_transaction_refused", "The store refused a transaction."),
         "InvalidResponse": _STORE_ODD,
@@ -261,7 +261,7 @@ quotes."""
 
 
 def find(error: BaseException) -> Classification | None:
-    """Return the facts about an exception by its class and errno; None if nobody classified it.
+    """Return the facts about an exception by its class and errno; None if it is not classified.
 
     Causes are not followed.
     """

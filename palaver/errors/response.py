@@ -36,7 +36,7 @@ _STATUSES: Final[Mapping[int, ErrorClass]] = {
     425: _C.PROVIDER_ERROR,
     429: _C.RATE_LIMITED,
     451: _C.PERMISSION,
-    499: _C.CONNECTION,  # a proxy's word for "somebody hung up"; it was not us, or we would not read it
+    499: _C.CONNECTION,  # a proxy's word for "the client hung up"; it was not us, or we would not read it
     529: _C.RATE_LIMITED,  # Anthropic: overloaded
 }
 

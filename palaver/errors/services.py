@@ -139,7 +139,7 @@ _ABOVE: Final = frozenset(("httpx", "aiohttp", "requests", "urllib3", "urllib", 
 
 
 def find_in_tool(error: BaseException) -> Classification | None:
-    """Return the facts about an exception of a tool's by its class; None if nobody classified it. Causes are not
+    """Return the facts about an exception of a tool's by its class; None if it is not classified. Causes are not
     followed."""
     if _is(error, "grpc", ("RpcError",)):
         return _GRPC.get(_grpc_status(error))
@@ -157,7 +157,7 @@ def is_unsent(chain: list[BaseException]) -> bool:
     what it was raised amidst.
 
     Nothing of a library may be among these that speaks of a request that was sent: a tool that tries again by itself,
-    and then finds nobody there, has sent one. And an exception that nobody knows says nothing, whatever caused it.
+    and then finds no peer there, has sent one. And an exception that is unknown says nothing, whatever caused it.
     """
     above = [error for error in chain if _package(error) in _ABOVE]
     decided = [error for error in above if _says_unsent(error) or not _is_undecided(error)]

@@ -112,7 +112,7 @@ def find_answer(
     declared: ErrorClass | None = None,
 ) -> ToolFinding:
     """The facts about an answer of HTTP that is no success. ``sent`` if the request may have been taken; ``declared``
-    is the class that somebody who knows the service has for it."""
+    is the class that its author, who knows the service, has for it."""
     answer = classify_response(status, body, headers, source="tool")
     error_class = answer.error_class
     if error_class in _OF_MODELS or error_class not in TOOL_CLASSES or status == _CONFLICT:

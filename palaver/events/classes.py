@@ -98,7 +98,7 @@ class RunRetrying(BaseEvent):
 
 
 class RunPausing(BaseEvent):
-    """Somebody asked for a pause; nothing more is begun."""
+    """A pause was asked for; nothing more is begun."""
 
     type: Literal[EventKind.RUN_PAUSING] = EventKind.RUN_PAUSING
     now: bool
@@ -107,7 +107,7 @@ class RunPausing(BaseEvent):
 
 
 class RunPaused(BaseEvent):
-    """Nothing of the run is under way until somebody resumes it."""
+    """Nothing of the run is under way until it is resumed."""
 
     type: Literal[EventKind.RUN_PAUSED] = EventKind.RUN_PAUSED
 
@@ -199,7 +199,7 @@ class MessageCreated(BaseEvent):
     output_tokens: int | None = None
     """Output tokens of the attempt, all of its calls."""
     cost_usd: float | None = None
-    """US dollars for the attempt, all of its calls; None if nobody knows."""
+    """US dollars for the attempt, all of its calls; None if it is unknown."""
     risky_calls: tuple[str, ...] | None = None
     """Ids of its calls of tools that are declared ``risky``; None if it did not come from a model step."""
     refused_calls: tuple[str, ...] = ()
@@ -226,7 +226,7 @@ class MessageDiscarded(BaseEvent):
 
 
 class MessagesWithdrawn(BaseEvent):
-    """Models do not see this part any more: its run was rolled back, or somebody went back to before it."""
+    """Models do not see this part any more: its run was rolled back, or the conversation went back to before it."""
 
     type: Literal[EventKind.MESSAGES_WITHDRAWN] = EventKind.MESSAGES_WITHDRAWN
     first: int
@@ -268,12 +268,12 @@ class ActionRequired(BaseEvent):
 
 
 class _Resolution(BaseModel):
-    """The end of a wait for somebody."""
+    """The end of a wait for an action."""
 
     action_id: str
     call_id: str
     decision: Literal["approve", "deny", "edit", "output", "answer", "expired", "cancelled"]
-    """``expired``: nobody decided in time; ``cancelled``: the run ended before."""
+    """``expired``: there was no decision in time; ``cancelled``: the run ended before."""
     by: str | None = None
     """The name of the key that decided, or ``key/subject``."""
     reason: str | None = None
@@ -303,7 +303,7 @@ class ChildActionRequired(BaseEvent):
 
 
 class ChildActionResolved(_Resolution, BaseEvent):
-    """Such a call of a run below waits no more, whoever has answered it."""
+    """Such a call of a run below waits no more, by whatever answer."""
 
     type: Literal[EventKind.CHILD_ACTION_RESOLVED] = EventKind.CHILD_ACTION_RESOLVED
     child_run_id: str
@@ -316,7 +316,7 @@ class BudgetWarning(BaseEvent):
     type: Literal[EventKind.BUDGET_WARNING] = EventKind.BUDGET_WARNING
     what: Literal["max_steps", "tokens", "cost_usd", "tool_calls", "seconds", "deadline"]
     used: float | None
-    """None: nobody knows, as a call had an unknown cost."""
+    """None: unknown, as a call had an unknown cost."""
     limit: float
 
 

@@ -21,7 +21,7 @@ class PartOf(Enum):
     """The part of a run that an event tells of: it decides whether a dialect may pass over it."""
 
     ANSWER = "answer"
-    """The answer: texts, calls and their results, what is asked of somebody, the end. A dialect that makes events of
+    """The answer: texts, calls and their results, what is asked of a person, the end. A dialect that makes events of
     its own of a run's has a row for it: without it, its clients show what is not so."""
     COURSE = "course"
     """The way there: queues, waits, attempts, runs below, the stream itself. A dialect whose clients have no word for

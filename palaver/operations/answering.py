@@ -19,7 +19,7 @@ _TRIES: Final = 3
 _SETTLED: Final = frozenset(
     {"action_already_resolved", "action_expired", "unknown_action", "no_pending_action", "run_ended"}
 )
-"""Conflicts that mean that somebody, or the time, has settled an action since it was looked at."""
+"""Conflicts that mean that an action was settled, or expired, since it was looked at."""
 
 
 async def answer_run(backend: Backend, run_id: str, answers: Mapping[str, Item], caller: Caller) -> Run:

@@ -60,6 +60,6 @@ async def _forget(backend: Backend, conversation_id: str, run: Run | None, calle
     """Delete the fork. A failure to do so is not the problem of the client who asked."""
     with suppress(PalaverError):
         if run is not None and not run.status.terminal:
-            run = await cancel(backend, run.id, caller, reason="nobody waits for the answer any more")
+            run = await cancel(backend, run.id, caller, reason="the answer is not awaited any more")
             await await_run(backend, run, Until.TERMINAL, _LETTING_GO)
         await delete_conversation(backend, conversation_id, caller)

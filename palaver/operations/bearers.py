@@ -1,4 +1,4 @@
-"""In whose name runs are that somebody ordered for later: the bearer of a key, with the rights that it has by then."""
+"""In whose name runs are that were ordered for later: the bearer of a key, with the rights that it has by then."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def bearer_of_order(caller: Caller) -> Bearer:
 
 
 async def caller_now(backend: Backend, tenant: str, bearer: Bearer) -> Caller:
-    """Return the bearer as a caller of now, for runs of this tenant. A key is known by its name: whoever rotates it
-    goes on. A token of then gives the rights that it gave.
+    """Return the bearer as a caller of now, for runs of this tenant. A key is known by its name: the holder who rotates
+    it goes on. A token of then gives the rights that it gave.
 
     Raises:
         Refused: ``invalid_token``, no such key is valid any more.
@@ -64,8 +64,8 @@ async def caller_now(backend: Backend, tenant: str, bearer: Bearer) -> Caller:
 
 
 async def run_begun_before(backend: Backend, tenant: str, bearer: Bearer, key: str) -> str | None:
-    """Return the run that was submitted under this key in the name of the bearer, who may not do so any more: whoever
-    did it died before he wrote that down. None if there is none.
+    """Return the run that was submitted under this key in the name of the bearer, who may not do so any more: the
+    client that did it died before it wrote that down. None if there is none.
 
     Raises:
         StoreUnavailable: the store took too long.

@@ -13,8 +13,8 @@ async def answered_below(backend: Backend, run_id: str, items: Sequence[Item]) -
     """Return the id of the run below ``run_id`` whose calls these items answer; None if they answer none below it.
 
     Raises:
-        Refused: they are about several runs, which cannot be changed together; or nobody can tell which.
-        StoreUnavailable: nobody knows in time.
+        Refused: they are about several runs, which cannot be changed together; or it cannot be told which.
+        StoreUnavailable: it was not known in time.
     """
     names = [_answered(item) for item in items]
     asked = dict.fromkeys(name for name in names if name is not None)

@@ -76,7 +76,7 @@ async def change_conversation(
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
-        StateConflict: ``conversation_revised``, somebody else has changed it.
+        StateConflict: ``conversation_revised``, another client has changed it.
         Refused: everything that is wrong with the agent or the texts.
         NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
     """

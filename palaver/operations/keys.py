@@ -1,4 +1,4 @@
-"""Keys of the API: made, listed, rotated and revoked. Nobody makes a key that may do more than his own."""
+"""Keys of the API: made, listed, rotated and revoked. A key never makes one that may do more than itself."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class InvalidKey(Refused):
 
 
 class IssuerUnavailable(PalaverError):
-    """The issuer of tokens does not answer, so that nobody knows whether one is good."""
+    """The issuer of tokens does not answer, so that it is unknown whether one is good."""
 
 
 def is_away(error: Exception) -> bool:
@@ -61,7 +61,7 @@ class LiveKey:
         return not self.ended.is_set() and time.monotonic() < self.ends_at
 
     def end(self) -> None:
-        """Let nobody go on with it."""
+        """Do not go on with it."""
         for ended in (self.ended, *self.tokens):
             ended.set()
 

@@ -81,7 +81,7 @@ def _listed(
         name=model,
         protocol=provider.protocol,
         callable=None if callable_ is None else name in callable_,
-        # Whoever would know is away, if there is no state.
+        # The process that would know is away, if there is no state.
         cooling_until=states[name].model_cools_until(model) if name in states else None,
         max_in_flight=provider.max_in_flight,
         requests_per_minute=provider.requests_per_minute,

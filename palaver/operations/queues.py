@@ -65,7 +65,7 @@ class QueueState(BaseModel):
 
     name: QueueName
     ready: int
-    """Steps that are ready and that nobody works on yet."""
+    """Steps that are ready and that no worker has claimed yet."""
     oldest_ready_seconds: float
     running: int
     """Steps in flight on all its workers."""

@@ -1,4 +1,4 @@
-"""Secrets of a conversation: set, removed, listed by name. Nobody is shown their values."""
+"""Secrets of a conversation: set, removed, listed by name. Their values are never shown."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def carrying_secrets() -> Iterator[None]:
 
     Raises:
         Refused: ``no_secret_key``: this API cannot open them.
-        StateConflict: ``secrets_broken``: nobody can.
+        StateConflict: ``secrets_broken``: they cannot be opened.
     """
     try:
         yield

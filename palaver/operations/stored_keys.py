@@ -1,7 +1,7 @@
 """The keys of the API that the store keeps, remembered for a moment by this process.
 
 A record is used as long as the version of all records was read within the last second and is the same (ADR 0095). Where
-nobody uses such keys, nothing is read.
+such keys are not used, nothing is read.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ EVERY: Final = 0.4
 TRUSTED: Final = 0.9
 """Seconds since the beginning of the last look for which records are used without another one."""
 _UNUSED: Final = 60.0
-"""Seconds after which a record that nobody uses is forgotten."""
+"""Seconds after which a record that is not used is forgotten."""
 _READS: Final = 16
-"""Lookups under way at once: whoever makes keys up has the server look for them."""
+"""Lookups under way at once: a client that makes keys up has the server look for them."""
 _MOST: Final = limit_of("api_keys_known")
 _MINUTE: Final = 60
 _SIGNING: Final = "signing keys"
@@ -228,7 +228,7 @@ class StoredKeys:
             _log.info("the last uses of keys are not written: %s", type(error).__name__)
 
     def _let_go(self) -> None:
-        """End what has expired, and forget what nobody uses."""
+        """End what has expired, and forget what is not used."""
         now = time.monotonic()
         for key_id, live in [*self._known.items()]:
             if live.ends_at <= now:

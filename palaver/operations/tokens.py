@@ -1,4 +1,4 @@
-"""Tokens: made by whoever has a key, for a page that is to see one conversation for some minutes."""
+"""Tokens: made by the holder of a key, for a page that is to see one conversation for some minutes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class UsedSum(BaseModel):
     reasoning_tokens: int
     """Tokens of the output that models thought with; they are among these."""
     cost_usd: float
-    """Without the calls that nobody knows the price of."""
+    """Without the calls whose price is unknown."""
     unpriced_calls: int
 
 

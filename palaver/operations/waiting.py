@@ -25,7 +25,7 @@ class Until(StrEnum):
     TERMINAL = "terminal"
     """The run has ended."""
     ACTION = "action"
-    """The run has ended, or waits for somebody: an approval, a client's output, a resume."""
+    """The run has ended, or waits for an action: an approval, a client's output, a resume."""
     CHANGE = "change"
     """The status of the run, its step, or what it waits for (an action included), is another than when the request
     came."""
@@ -85,7 +85,7 @@ def _full(backend: Backend) -> str | None:
     if feeds.watching >= settings.max_watchers:
         count_exceeded("watchers")
         return f"this process serves {settings.max_watchers} of them (PALAVER_MAX_WATCHERS)"
-    # Where there is one name only, nobody is kept out by whoever has it.
+    # Where there is one name only, no caller is kept out by that one.
     several = key_ended.get() is not None or len({key.name for key in settings.api_keys}) > 1
     if several and feeds.watching_for[whose] >= settings.max_watchers_per_key:
         count_exceeded("watchers_per_key")

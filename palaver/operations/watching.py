@@ -76,7 +76,7 @@ class Sent:
 
 def _pass_on(pass_on: PassOn, sent: Sent, include: Included, event: StoredEvent) -> bool:
     if event.type in ON_REQUEST and include is None:
-        # Nobody is to be sent it; but that the watcher is there, now and then.
+        # It is not to be sent; but that the watcher is there, now and then.
         passed = time.monotonic() - sent.at < _QUIET
     elif passed := pass_on(event):
         sent.at = time.monotonic()

@@ -16,7 +16,7 @@ class Turns:
         self._per_turn = self._left = per_turn
         self._rest = rest
         self._resting = 0
-        """The number of turns in which nobody may go on."""
+        """The number of turns in which none may go on."""
         self._line: deque[Callable[[], bool]] = deque()
         self._called = False
 

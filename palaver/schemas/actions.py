@@ -21,7 +21,7 @@ _MONTH: Final = 30 * 86_400
 
 
 class Approvals(Strict):
-    """The rule that says which calls of server tools wait until somebody has decided."""
+    """The rule that says which calls of server tools wait for a decision."""
 
     require: Annotated[Literal["never", "risky", "always"] | tuple[ToolPattern, ...], AtMost("approval_patterns")] = (
         "risky"
@@ -36,7 +36,7 @@ class Approvals(Strict):
     those who had a part in the run. Such a call is approved as it is; every key that may decide may
     deny it."""
     timeout: float = Field(default=86_400, ge=1, le=_MONTH)
-    """Seconds. A call that nobody has decided on by then is denied."""
+    """Seconds. A call without a decision by then is denied."""
 
     def ask(self, tool: str, *, risky: bool, alone: bool) -> bool:
         """Tell whether a call of ``tool`` waits; ``alone`` if the model made no other call in that answer."""
@@ -48,7 +48,7 @@ class Approvals(Strict):
         return risky or any(fnmatchcase(tool, pattern) for pattern in self.require)
 
     def needs_second_person(self, tool: str) -> bool:
-        """Tell whether somebody else than the submitter has to approve a call of ``tool`` that waits."""
+        """Tell whether a person other than the submitter has to approve a call of ``tool`` that waits."""
         return any(fnmatchcase(tool, pattern) for pattern in self.second_person)
 
 
@@ -59,7 +59,7 @@ class ClientTool(Strict):
     description: Annotated[str, AtMost("tool_description")] = ""
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
     """The JSON schema of the arguments, as the model sees it; the client checks them. Those of an acknowledged call are
-    checked here: nobody could tell the model later."""
+    checked here: the model could not be told later."""
     timeout: float = Field(default=3600, ge=1, le=_MONTH)
     """Seconds. Without an output by then, the model's result says that the call timed out."""
     acknowledgement: Annotated[str, AtMost("acknowledgement"), Field(min_length=1)] | None = None
@@ -76,11 +76,11 @@ class ServerQuestion(BaseModel):
     form: dict[str, Any] | None = None
     """The JSON schema of the answer: an object of texts, numbers, choices and yes or no. None for a ``url``."""
     url: str | None = None
-    """The address where the person is to do something. Nobody opens it but the person, who looks at its host first."""
+    """The address where the person is to do something. Only the person opens it, and looks at its host first."""
 
 
 class PendingAction(BaseModel):
-    """A tool call that waits for somebody's decision, for a client's output, or for an answer to a question."""
+    """A tool call that waits for a decision, for a client's output, or for an answer to a question."""
 
     id: str
     type: ActionType
@@ -195,7 +195,7 @@ class Resume(Strict):
 
 class Stop(Strict):
     """End the run as cancelled, once work that is under way has finished: no model is called. With denials in the same
-    request, the model sees them when somebody goes on with the conversation."""
+    request, the model sees them when the conversation goes on."""
 
     type: Literal["stop"]
     reason: Annotated[str, AtMost("reason")] | None = None

@@ -30,7 +30,7 @@ class AuditEntry(BaseModel):
     status: int | None
     """The status of the answer; null where the store did not answer, and there may have been an effect."""
     facts: dict[str, Any]
-    """The things that it was done to, by the names in the path, and kinds and counts: never what somebody wrote."""
+    """The things that it was done to, by the names in the path, and kinds and counts: never content."""
 
 
 class AuditPage(BaseModel):

@@ -50,7 +50,7 @@ class Batch(BaseModel):
     name: str | None
     state: BatchState
     reason: str | None = None
-    """Why it was cancelled, if nobody asked for that; why it failed, or will."""
+    """Why it was cancelled, if that was not asked for; why it failed, or will."""
     waiting: Waiting | None = None
     """Why it does not go on: ``no_worker``, no worker takes model steps."""
     items: int

@@ -31,9 +31,9 @@ def media_type(label: str) -> str:
 
 
 def _outward(url: str) -> str:
-    """Raises PydanticCustomError for an address that leads into the network of whoever fetches it."""
+    """Raises PydanticCustomError for an address that leads into the private network of the fetching server."""
     if not url.startswith("data:") and leads_within(url):
-        advice = "leads into a network of one's own, where nobody may be sent: send the data as a data: URL"
+        advice = "leads into a network of one's own, which may not be asked: send the data as a data: URL"
         raise PydanticCustomError("unsupported_content", "{advice}", {"advice": advice})
     return url
 

@@ -30,7 +30,7 @@ class Conversation(BaseModel):
 
     id: str
     title: str | None = None
-    """The first words of its first message, if nobody gave it a title."""
+    """The first words of its first message, if it was given no title."""
     status: ConversationStatus = "idle"
     agent: AgentSpec | None = None
     metadata: dict[str, str] = {}
@@ -76,7 +76,8 @@ class ConversationMessage(Message):
     steer: bool = False
     """A user message that came into a run that was going on."""
     withdrawn: bool = False
-    """Rolled back with its run, or behind the place that somebody went back to: models are not told of it any more."""
+    """Rolled back with its run, or behind the place that the conversation went back to: models are not told of it any
+    more."""
     opaque: dict[str, Any] | None = None
     """The parts that its provider wants back unchanged, as `origin` and `fields`; null unless the request says
     `include=opaque`."""

@@ -58,7 +58,7 @@ class CurrentStep(BaseModel):
     """The progress of a model call, after some seconds (leased)."""
     last_failure: StepFailure | None = None
     gives_up_at: datetime | None = None
-    """The latest time at which this attempt, or the wait for somebody, is given up, unless more comes; None while
-    nobody knows."""
+    """The latest time at which this attempt, or the wait for an action, is given up, unless more comes; None while
+    it is unknown."""
     again_at: datetime | None = None
     """The time of the next attempt (later)."""

@@ -50,7 +50,7 @@ class Strict(BaseModel):
 
 
 class AsItCame:
-    """An object that is taken as it is: its type says what it is, and nobody checks it.
+    """An object that is taken as it is: its type says what it is, and it is not checked.
 
     It was made by a server, perhaps by a newer one, whose word counts.
     """

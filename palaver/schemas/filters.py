@@ -11,7 +11,7 @@ from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 OLDEST: Final = 10 * 366 * 86400
-"""Seconds: nobody asks for runs by a time further away."""
+"""Seconds: times further away are refused."""
 
 
 class RunFilter(TypedDict, total=False):

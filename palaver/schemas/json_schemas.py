@@ -1,6 +1,6 @@
 """Values against JSON schemas, each of which may be made to cost as much as it can.
 
-A schema comes from a client or from whoever declares a tool, a value from a model or a client, and a check holds the
+A schema comes from a client or from the author of a tool, a value from a model or a client, and a check holds the
 loop. Patterns are matched in linear time, and each is charged, by what it compiles to, for all texts that it may meet;
 references stay within the schema and are counted as often as they are followed. Of a schema that refers to
 itself it is asked only whether a value fits: the library says that in linear time, and where a value does not fit in

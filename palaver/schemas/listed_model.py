@@ -37,9 +37,9 @@ class ListedModel(BaseModel):
     """True if a worker can call the provider, or could within the last hour; None while a worker of an older version
     does not say."""
     cooling_until: datetime | None
-    """The provider asked for fewer requests: nobody calls the model before."""
+    """The provider asked for fewer requests: the model is not called before."""
     max_in_flight: int | None
     requests_per_minute: int | None
     tokens_per_minute: int | None
     price: ListedPrice | None
-    """The price; None if nobody has set one."""
+    """The price; None if none is set."""

@@ -21,7 +21,7 @@ JOINT: Final = "__"
 OF_ALL: Final = f"{JOINT}*"
 """Stands behind it in the pattern that all of its tools fit."""
 OF_CONNECTIONS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te"})
-"""Headers that say how a request is sent: nobody else says so."""
+"""Headers that say how a request is sent: they are set by the client alone."""
 OF_MESSAGES: Final = frozenset(
     {
         *("accept", "accept-encoding", "content-type"),

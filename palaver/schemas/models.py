@@ -146,7 +146,7 @@ class WithAgent(Strict):
             LookupError: it is still a name.
         """
         if isinstance(self.agent, str):
-            raise LookupError(f"nobody has looked up the agent {self.agent}")
+            raise LookupError(f"the agent was not looked up: {self.agent}")
         return self.agent
 
 
@@ -220,7 +220,7 @@ class RunCount(BaseModel):
 
 
 class Waiting(BaseModel):
-    """Why nobody works on the run right now."""
+    """Why the run does not go on right now."""
 
     reason: WaitReason
     until: datetime | None = None
@@ -331,7 +331,7 @@ class Run(BaseModel):
 
     @property
     def all_pending(self) -> tuple[PendingAction, ...]:
-        """The calls that wait for somebody: its own, and those below it that it shows."""
+        """The calls that wait for an action: its own, and those below it that it shows."""
         return (*self.pending_actions, *self.pending_below)
 
 
@@ -353,7 +353,7 @@ class Submission(WithAgent):
     be refused, cancel them (and with ``rollback`` withdraw their messages), or put the input into the active one."""
     start_after: datetime | None = None
     start_by: datetime | None = None
-    """Expire if nobody has begun by then."""
+    """Expire if it has not begun by then."""
     deadline: datetime | None = None
     """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
     budget: Budget | None = None

@@ -1,7 +1,7 @@
 """Opaque parts of a message: its provider wants them back unchanged. They are its reasoning, and what it signed.
 
 They go back to where they came from and nowhere else. The log stores them beside the message's own data and not in it:
-events are made of that data, so that nobody who watches a run is shown what a provider hides.
+events are made of that data, so that no watcher of a run is shown what a provider hides.
 """
 
 from __future__ import annotations

@@ -45,11 +45,11 @@ class Timing(BaseModel):
     """Seconds from one tick to the next, counted from 1970-01-01T00:00:00Z: 3600 is each full hour. In the place of
     ``cron``."""
     jitter: Annotated[int, Field(ge=0, le=3600)] = 0
-    """A tick is so many seconds late at most: for each the same, whoever carries it out."""
+    """A tick is so many seconds late at most: for each the same, whichever worker carries it out."""
     overlap: Overlap = "skip"
     """The action if the run of the tick before has not ended: leave this tick out, let it wait, or cancel that run."""
     missed: Missed = "once"
-    """Ticks whose time passed while nobody was there: the newest of them is carried out, or none."""
+    """Ticks whose time passed while no worker was there: the newest of them is carried out, or none."""
 
 
 class NewSchedule(Timing):
@@ -79,7 +79,7 @@ class ScheduleTick(BaseModel):
     """The reason in a word, as an answer to the submit would have had it."""
     message: str | None = None
     missed_since: datetime | None = None
-    """The first tick before this one that nobody carried out; None if there was none."""
+    """The first tick before this one that was not carried out; None if there was none."""
 
 
 class ListedSchedule(Timing):

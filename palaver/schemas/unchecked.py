@@ -27,7 +27,7 @@ def unchecked(model: type[M], values: dict[str, Any]) -> M:
     others never change."""
     defaults = _defaults(model)
     if not values.keys() <= defaults.keys():
-        # Of a newer version: what nobody knows here is left out.
+        # Of a newer version: what is unknown here is left out.
         return model.model_construct(**values)
     made = model.__new__(model)
     _set(made, "__dict__", {**defaults, **values})

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 PREFIX: Final = "plv_"
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Letters that nobody takes for another one, as in ids: five bits each."""
+"""Letters that are not taken for another, as in ids: five bits each."""
 _ID: Final = 12
 _SECRET: Final = 52
 """Letters of 256 bits."""
@@ -50,7 +50,7 @@ class KeyParts:
 
 
 def new_api_key() -> str:
-    """Return a key that nobody has."""
+    """Return a key that does not exist yet."""
     key = f"{PREFIX}{_letters(secrets.randbits(5 * _ID), _ID)}_{_letters(secrets.randbits(256), _SECRET)}"
     return f"{key}_{_checksum(key)}"
 

@@ -4,8 +4,8 @@ The secrets of the process (``register_secrets``: its keys and passwords, when i
 and those of the conversation that it works for (``add_secrets``) are compared with everything from outside that is
 about to be stored, shown or logged (``redact``; ``Passing`` for text that goes by in pieces). The comparison detects
 a secret as it is, in lower or upper case, as it stands in a URL, in JSON or in HTML, in base64 wherever it begins, in
-hex, and a beginning of it of 16 characters. A text that repeats a secret by mistake looks like that. Somebody who has
-the secret and wants to pass it on can write it in ways that nobody compares.
+hex, and a beginning of it of 16 characters. A text that repeats a secret by mistake looks like that. A person who has
+the secret and wants to pass it on can write it in ways that are not compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WORD: Final = 16
 _ENOUGH: Final = 16
 """Characters of a form's beginning that give it away, where it has half as many more."""
 _LITERAL: Final = 4
-"""Characters of a text that somebody has called a secret, to be looked for as it is."""
+"""Characters of a text that was called a secret, to be looked for as it is."""
 _GRAM: Final = 8
 _TELLTALE: Final = _ENOUGH + _ENOUGH // 2
 """Characters of a form from which on its beginning gives it away."""
@@ -40,7 +40,7 @@ class Secrets:
     """Some secrets in all the forms in which they are looked for."""
 
     def __init__(self, values: Collection[str] = (), *, named: bool = False) -> None:
-        """Take the values to look for. If they are ``named``, somebody called them secrets: they are found as they are
+        """Take the values to look for. If they are ``named``, they were called secrets: they are found as they are
         even if they are short."""
         forms = {form for value in values if _tells(value) for form in _forms(value)}
         if named:

@@ -43,7 +43,7 @@ def signed_with(token: str) -> str | None:
 def verified(token: str, secret: bytes) -> Mapping[str, Any] | None:
     """Return the claims of a token that was signed with this secret; None if it was not, or lacks a claim.
 
-    Times are not looked at: their clock is Redis's, which whoever asks knows.
+    Times are not looked at: their clock is Redis's, which the caller knows.
     """
     import jwt
 

@@ -28,7 +28,7 @@ class Delivery(NamedTuple):
     step: str
     """``3`` for a model step, ``3/call_id`` for a tool step."""
     number: int
-    """The number of deliveries of this step so far; 0 if nobody knows."""
+    """The number of deliveries of this step so far; 0 if unknown."""
     title: str = ""
     """A title of the step for operators: its model or tool, and the agent. Names only."""
 
@@ -82,7 +82,7 @@ class Lease:
     submitted_by: str | None = None
     """The name of the key that submitted the run."""
     edited: bool = False
-    """Somebody changed the arguments of ``call``."""
+    """A person changed the arguments of ``call``."""
     out_for: Seconds | None = None
     """Since the step met the outage of its provider; None if it is in none."""
     lacking_for: Seconds = 0.0

@@ -21,7 +21,7 @@ _NO_TOOLS: Final = "these rules are for calls of models: a tool declares its own
 
 
 def load_policies(path: Path | None) -> Mapping[str, RetryPolicy]:
-    """The policies of the file, by name; none when there is no file. What nobody knows is left out with a warning, but
+    """The policies of the file, by name; none when there is no file. What is unknown is left out with a warning, but
     for a class of errors that is misspelt.
 
     Raises:
@@ -34,7 +34,7 @@ def load_policies(path: Path | None) -> Mapping[str, RetryPolicy]:
         _drop_unknown(policy, FIELDS, name, path)
         rules = policy.get("rules") if isinstance(policy, dict) else None
         for error_class in rules if isinstance(rules, dict) else ():
-            # A misspelt class would leave its failures to the default, and nobody would see it.
+            # A misspelt class would leave its failures to the default, and it would go unnoticed.
             if error_class not in tuple(ErrorClass) and (hint := did_you_mean(error_class, ErrorClass)):
                 raise ConfigurationError(f"{_VARIABLE}: {path}: {name}.rules.{error_class} is no class of errors{hint}")
         _drop_unknown(rules, tuple(ErrorClass), f"{name}.rules", path)

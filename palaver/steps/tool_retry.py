@@ -1,7 +1,7 @@
 """The policy for the failures of a step, and the decision on a failed call of a tool: whether it is tried again, by
 which rule, and what the model reads if not.
 
-A call that is not idempotent is tried again only where the tool's own policy allows it: without one nobody has said
+A call that is not idempotent is tried again only where the tool's own policy allows it: without one it was not said
 that the tool is a single request, and one that made two of them has acted by the time the second one fails. With one,
 what was not sent may be tried again; what may have been, only for the classes that the policy names.
 """

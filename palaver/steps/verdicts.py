@@ -31,7 +31,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call that becomes a tool step, now or once somebody has decided on it or answered it."""
+    """A call that becomes a tool step, now or once it was decided on or answered."""
 
     call: ToolCall
     idempotent: bool
@@ -40,13 +40,13 @@ class OpenCall:
     timeout: float = 0.0
     """The longest wait, in seconds."""
     limit: float | None = None
-    """The longest that an attempt may take, in seconds; None if nobody knows."""
+    """The longest that an attempt may take, in seconds; None if unknown."""
     kind: StepKind = TOOL
     """The kind of the step that it becomes."""
     queue: str | None = None
     """The queue that its tool names; None: that of its kind."""
     second_person: bool = False
-    """Somebody else than who submitted the run has to approve it."""
+    """A person other than the submitter of the run has to approve it."""
     shown: str | None = None
     """The digest of its tool as the model was shown it; None if its worker does not tell, or it is none of a worker."""
 
@@ -177,7 +177,7 @@ class Postpone:
 
 @dataclass(frozen=True, slots=True)
 class AskPerson:
-    """A tool call goes on once a person has answered a question, or nobody has in time. Nothing works on it
+    """A tool call goes on once a person has answered a question, or the time for it is over. Nothing works on it
     meanwhile."""
 
     question: ServerQuestion

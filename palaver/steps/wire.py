@@ -1,7 +1,7 @@
 """The form of a delivery on the broker, for publishers and workers alike: Celery's protocol 2, ids only.
 
-Messages are not signed. Whoever may write to the broker may write anything, so a reader takes the four ids out of a
-message and builds the message for Celery anew from them: nothing else in it reaches Celery.
+Messages are not signed. A client that may write to the broker may write anything, so a reader takes the four ids out of
+a message and builds the message for Celery anew from them: nothing else in it reaches Celery.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def in_redis(delivery: Delivery, origin: str = ORIGIN) -> bytes:
                 "delivery_info": {"exchange": "", "routing_key": delivery.queue},
                 "priority": 0,
                 "body_encoding": None,
-                # kombu wants one; whoever reads the message gives it one of its own (workers/broker/reading.py).
+                # kombu wants one; the reader of the message gives it one of its own (workers/broker/reading.py).
                 "delivery_tag": delivery.task_id,
             },
         }

@@ -21,7 +21,7 @@ from palaver.vocabulary.step_kinds import KINDS, QUEUES
 
 Source = Literal["scripts", "store", "process", "worker"]
 """The origin of a metric: counted by the scripts, in the very step that writes what is counted; read off the store when
-somebody asks; known to the API process that is asked; or seen by a worker, which answers itself."""
+they are asked for; known to the API process that is asked; or seen by a worker, which answers itself."""
 StepOutcome = Literal["done", "failed", "retried", "postponed", "handed_back", "lost", "abandoned"]
 """The end of a lease: each one ends in exactly one of these ways."""
 StopCause = Literal["collection", "other"]
@@ -231,7 +231,7 @@ _ALL: Final = (
         _MODELS,
         "palaver_unpriced_steps_total",
         "counter",
-        "Model steps whose cost nobody knows; it is not in the sum.",
+        "Model steps whose cost is unknown; it is not in the sum.",
         "scripts",
         ("provider", "model"),
     ),
@@ -292,7 +292,7 @@ _ALL: Final = (
         _PROVIDERS,
         "palaver_provider_cooling",
         "gauge",
-        "1 while nobody calls the provider, or one of its models, because it asked for that, else 0.",
+        "1 while no worker calls the provider, or one of its models, because it asked for that, else 0.",
         "store",
         ("provider",),
     ),

@@ -1,7 +1,7 @@
 """The trace that a run belongs to, as W3C Trace Context has it: decided when the run is submitted, and stored with it.
 
-Whoever works on the run later, and wherever, finds the same trace there; the ids of its spans follow from what they are
-spans of. So the same span has the same id, whoever sends it and however often (ADR 0042).
+Each worker of the run finds the same trace there; the ids of its spans follow from what they are
+spans of. So the same span has the same id, whichever process sends it and however often (ADR 0042).
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ _request: Final[ContextVar[tuple[Tracing, Parent | None] | None]] = ContextVar("
 
 
 def new_trace() -> Trace | None:
-    """The trace of a run that is submitted now; None if tracing is off, or nobody asks for the run."""
+    """The trace of a run that is submitted now; None if tracing is off, or the run has no caller."""
     request = _request.get()
     return request[0].begin(request[1]) if request else None
 

@@ -15,7 +15,7 @@ Report = Callable[[str, float | None], None]
 
 
 def _to_nobody(text: str, fraction: float | None) -> None:
-    """Nobody watches a call that a program makes itself."""
+    """There is no watcher of a call that a program makes itself."""
 
 
 @dataclass(frozen=True, slots=True)

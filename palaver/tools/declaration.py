@@ -210,7 +210,7 @@ def tool(
     annotated with ``ToolContext`` is not part of the schema: the function gets the context of its call there.
     ``timeout`` is in seconds, 30 unless something else is known. Without ``idempotent`` a call is never started twice:
     if its worker dies, the result says that it may or may not have taken effect. Calls of a ``risky`` tool wait for
-    somebody's approval. The result of a tool that ``ends_run`` is the run's output: no model is called after it.
+    an approval. The result of a tool that ``ends_run`` is the run's output: no model is called after it.
     Calls of a tool with a ``queue`` are for workers that take from it: ``palaver tools -Q gpu``. Of a result with more
     than ``max_result`` characters, 30,000 unless the agent says otherwise, the model sees the beginning and the end.
 
@@ -301,7 +301,7 @@ def _parameters_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str |
 
 
 def _context_parameter_of(name: str, call: Callable[..., Any]) -> str | None:
-    """The parameter of ``call`` that takes the context; None if there is none, or nobody can say."""
+    """The parameter of ``call`` that takes the context; None if there is none, or it cannot be told."""
     try:
         signature = _signature_of(name, call)
     except ValueError:  # of a function in C

@@ -39,7 +39,7 @@ _CONTINUATIONS: Final = bytes(range(0x80, 0xC0))
 """Bytes of UTF-8 that begin no character."""
 _ARRAYS: Final = (list, tuple, Set, deque)
 _UNREADABLE: Final = (
-    (inspect.iscoroutine, "a coroutine, which nobody awaits: declare the tool with `async def`"),
+    (inspect.iscoroutine, "a coroutine, which is never awaited: declare the tool with `async def`"),
     (inspect.isawaitable, "something to await: declare the tool with `async def`, and await it there"),
     (inspect.isasyncgen, "an asynchronous generator: gather what it yields, and return a list"),
     (inspect.isgenerator, "a generator: return a list"),

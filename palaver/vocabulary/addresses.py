@@ -1,7 +1,7 @@
 """Addresses that requests bring: which of them lead into a network of one's own, and which are never asked.
 
-An address is judged without looking its name up: whoever fetches it looks the name up for itself, and may get another
-answer. Code here that fetches it asks `never_asked` of each answer, and connects to none but these.
+An address is judged without looking its name up: the server that fetches it looks the name up for itself, and may get
+another answer. Code here that fetches it asks `never_asked` of each answer, and connects to none but these.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def leads_within(url: str) -> bool:
     address = _numeric(name)
     if address is not None:
         return is_inner(str(address))
-    # A name without a dot is that of a service, or is looked up in the domain of whoever fetches it.
+    # A name without a dot is that of a service, or is looked up in the domain of the server that fetches it.
     return "." not in name or name.endswith(tuple(f".{inner}" for inner in _INNER))
 
 
@@ -84,7 +84,7 @@ def is_ip(host: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address is one of this machine that nobody else can reach."""
+    """Tell whether a name or an address is one of this machine that no other machine can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -97,7 +97,7 @@ def is_inner(address: str) -> bool:
 
 
 def never_asked(address: str, *, loopback: bool) -> bool:
-    """Tell whether nothing may be asked at an IP address that a name led to, whoever lists the name: at link-local
+    """Tell whether nothing may be asked at an IP address that a name led to, though the name is listed: at link-local
     ones, where clouds tell machines their keys, and at those that are no address of one machine. ``loopback`` says
     whether this machine is meant."""
     try:

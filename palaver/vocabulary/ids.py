@@ -42,7 +42,7 @@ _TOOL_CALL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def new_tag() -> str:
-    """A tag for a tenant, at random; whoever makes the tenant sees to it that no other one has it."""
+    """A tag for a tenant, at random; the caller sees to it that no other one has it."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(_TAG_LENGTH))
 
 

@@ -16,7 +16,7 @@ This is the only lifecycle table. The store's scripts get it from here; a move t
     a  a worker claimed the first step
     b  cancelled, paused or expired before a worker began; failed when its start was lost too often
     c  tool calls wait for an approval or for the client;  d  they were answered
-    e  by request, once no worker has a lease;  f  resumed, to queued if nobody had begun it
+    e  by request, once no worker has a lease;  f  resumed, to queued if it had not begun
     j  a cancel was acknowledged while a worker had a lease;  k  the worker let go, or its lease ended
     requires_action is paused by e too, and f leads back to it; both of them also end by b, h, l and m, and by g once
     a tool has ended the run and only they have kept it up.

@@ -33,7 +33,7 @@ class Limit:
     value: int
     unit: str
     answer: str
-    """The answer to whoever goes beyond: a problem code, an error code, or what happens."""
+    """The answer to a caller that goes beyond: a problem code, an error code, or what happens."""
     setting: str = ""
     """The environment variable, or the key of a provider's table, that changes it; empty if nothing does."""
 

@@ -1,4 +1,4 @@
-"""Names that somebody may have meant."""
+"""Names that may have been meant."""
 
 from __future__ import annotations
 

@@ -65,13 +65,13 @@ AT_ONCE: Final = 3
 RANK: Final = 1 << 42
 """Ranks of a backlog are so far apart: below each stands a time in ms, which is smaller for 100 years to come."""
 USUAL_PRIORITY: Final = 5
-"""The priority of a run for which nobody asked: from 0, first among those of its tenant, to 9."""
+"""The priority of a run that asks for none: from 0, first among those of its tenant, to 9."""
 RECOVERED: Final = ".recovered"
 """Stands behind a queue's name for the part that is consumed first: deliveries that were made before, or whose run has
 begun."""
 OF_TOOLS: Final = f"{TOOL.queue}."
-"""Stands, in the broker, in front of the name of a queue that tools have of their own: so whoever may use the queues of
-tools may use it, and it is none of somebody else's."""
+"""Stands, in the broker, in front of the name of a queue that tools have of their own: so a client that may use the
+queues of tools may use it, and it is not another program's."""
 LACKED: Final = "queue:"
 """Stands in front of a queue's name where that is what a step waits for: a worker that takes from it."""
 _TAKEN: Final = frozenset({*QUEUES, RECOVERED.strip(".")})

@@ -233,7 +233,7 @@ def test_the_wrong_way_round_is_refused(
     assert "there is no store at the source" in refused_copy(capfd, target.url, source.url)
     with closing(connected(source.url)) as here, closing(connected(target.url)) as there:
         there.set(keys.generation(), "another one")
-        assert "the target has another store: empty it if nobody needs" in refused_copy(capfd, source.url, target.url)
+        assert "the target has another store: empty it if its content" in refused_copy(capfd, source.url, target.url)
         there.delete(keys.generation())
         there.hset("{p00}:run:run_x", "a", 1)
         assert "the target has keys of Palaver, and nothing says of which store" in refused_copy(
@@ -292,7 +292,7 @@ def test_whoever_uses_the_source_meanwhile_makes_the_copy_none(
         user.join()
     told = capfd.readouterr()
     assert "NOT WHOLE" in told.out
-    assert "somebody used the source meanwhile: stop all, and begin again" in told.err
+    assert "another process used the source meanwhile: stop all, and begin again" in told.err
     copied(capfd, source.url, target.url)
 
 

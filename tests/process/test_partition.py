@@ -75,7 +75,7 @@ def test_what_a_cut_off_worker_brings_when_it_is_back_is_refused(cluster: Cluste
         proxy.heal()
         assert cluster.ended(run_id).status == "completed"
         assert cluster.outcomes(run_id) == ["answered", "answered"]
-        eventually(lambda: "stale: somebody else goes on" in cut_off.output)
+        eventually(lambda: "stale: another worker goes on" in cut_off.output)
 
 
 def test_an_answer_that_came_during_an_outage_is_kept(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""SIGKILL of whatever works on a run: somebody else goes on, and nothing is done twice that must not be."""
+"""SIGKILL of whatever works on a run: another worker goes on, and nothing is done twice that must not be."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_tool_that_was_frozen_in_the_middle_cannot_be_answered_any_more(cluste
     run = cluster.ended(run_id)
     before = cluster.events(run_id)
     cluster.stack.kill("tools", number, signal.SIGCONT)
-    eventually(lambda: "somebody else goes on" in cluster.new_log("tools"))
+    eventually(lambda: "another worker goes on" in cluster.new_log("tools"))
     assert run.status == "completed"
     assert cluster.events(run_id) == before
     assert len(cluster.tool_starts(run_id)) == 1
@@ -240,7 +240,7 @@ def test_a_tool_that_was_frozen_before_it_began_does_not_begin(cluster: Cluster)
         assert cluster.ended(run_id).status == "completed"
         assert child is not None
         os.kill(child, signal.SIGCONT)
-        eventually(lambda: "somebody else goes on" in frozen.output)
+        eventually(lambda: "another worker goes on" in frozen.output)
         assert not cluster.tool_starts(run_id)
 
 

@@ -214,7 +214,7 @@ def test_exceptions_survive_a_process_pool() -> None:
 
 
 def test_an_exception_without_words_says_its_docstring() -> None:
-    assert str(errors.StaleLease()) == "The lease was taken over: somebody else goes on with this step."
+    assert str(errors.StaleLease()) == "The lease was taken over: another worker goes on with this step."
     assert str(PalaverError()) == "Something went wrong in Palaver."
 
 

@@ -116,7 +116,7 @@ class TestRun:
         )
         said = CommandResult(api, "run", "hi", "-m", "fake/echo")
         assert "limit tokens: 81 of 100 used" in said.out
-        assert "limit cost_usd: nobody knows how much of 0.5 used" in said.out
+        assert "limit cost_usd: an unknown amount of 0.5 used" in said.out
         assert "(the model was told: Try other ways.)" in said.out
         assert "its older part is now a summary" in said.out
         assert "← calculator failed: no such" in said.out

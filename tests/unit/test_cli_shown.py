@@ -141,7 +141,7 @@ def test_what_has_come_of_an_answer_is_shown_and_that_no_more_comes(api: Scripte
     [
         ("ready", "fake/hang waits for a worker for 1"),
         ("later", "fake/hang waits until "),
-        ("awaiting", "fake/hang waits for somebody for 1"),
+        ("awaiting", "fake/hang waits for an answer for 1"),
         ("parked", "fake/hang is paused for 1"),
     ],
 )

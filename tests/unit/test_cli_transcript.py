@@ -131,7 +131,7 @@ class TestRetrying:
 class TestLimits:
     @pytest.mark.parametrize(
         ("used", "limit", "shown"),
-        [(81, 100, "81 of 100"), (0.1 + 0.2, 0.5, "0.3 of 0.5"), (None, 0.5, "nobody knows how much of 0.5")],
+        [(81, 100, "81 of 100"), (0.1 + 0.2, 0.5, "0.3 of 0.5"), (None, 0.5, "an unknown amount of 0.5")],
     )
     def test_a_warning(self, api: ScriptedAPI, used: float | None, limit: float, shown: str) -> None:
         lines = told(api, frame(1, "budget.warning", what="tokens", used=used, limit=limit))

@@ -325,7 +325,7 @@ class TestRun:
     def test_a_busy_conversation(self, api: ScriptedAPI) -> None:
         CommandResult(api, "run", "hi", "-c", CONVERSATION_ID, "--detach", "--on-conflict", "steer")
         assert api.seen[0].body["on_conflict"] == "steer"
-        refusal = "The conversation waits for somebody's answer."
+        refusal = "The conversation waits for an answer to an action."
         api.on("POST", RUNS, problem(409, "pending_action", refusal, run_id=RUN_ID, pending_actions=[SEND]))
         said = CommandResult(api, "run", "hi", "-c", CONVERSATION_ID)
         assert said.code == 2

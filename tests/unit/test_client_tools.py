@@ -132,7 +132,7 @@ class TestDeclaring:
             ({"client_tools": [tool(risky=True)(open_file)], "model": "a/b"}, "open_file is risky"),
             ({"client_tools": [lambda: ""], "model": "a/b"}, "lambda"),
             ({"client_tools": [functools.partial(open_file, line=2)], "model": "a/b"}, "needs a name"),
-            ({"client_tools": [open_file]}, "nobody would be told of them"),
+            ({"client_tools": [open_file]}, "no agent would be told of them"),
             ({"approvals": "always"}, "approvals given without a model"),
             ({"approvals": "always", "agent": {"model": "a/b"}}, "not both"),
         ],

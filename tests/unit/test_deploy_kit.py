@@ -61,18 +61,18 @@ MISNAMED = (
     (DROP_IN, "OPENAI_API_KEY_FILE", "OPENIA_API_KEY_FILE", "openai.conf: nobody reads OPENIA_API_KEY_FILE"),
     (WORKERS, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", f"{LEAST}: Deployment/palaver-worker: nobody reads "
      "PALAVER_DRAIN_GRAVE"),
-    (WORKER_UNIT, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "worker@.service: nobody reads PALAVER_DRAIN_GRAVE"),
-    (COMPOSE, "PALAVER_PROVIDERS:", "PALAVER_PROVIDER:", "compose: worker: nobody reads PALAVER_PROVIDER"),
-    (COMPOSE, "PALAVER_METRICS_PORT:", "PALAVER_METRICS_PROT:", "compose: worker: nobody reads PALAVER_METRICS_PROT"),
+    (WORKER_UNIT, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "worker@.service: PALAVER_DRAIN_GRAVE is not read"),
+    (COMPOSE, "PALAVER_PROVIDERS:", "PALAVER_PROVIDER:", "compose: worker: PALAVER_PROVIDER is not read"),
+    (COMPOSE, "PALAVER_METRICS_PORT:", "PALAVER_METRICS_PROT:", "compose: worker: PALAVER_METRICS_PROT is not read"),
     (COMPOSE, "PALAVER_METRICS_KEYS_FILE:", "PALAVER_METRIC_KEYS_FILE:", "compose: api: nobody reads "
      "PALAVER_METRIC_KEYS_FILE"),
     (COMPOSE, "OTEL_TRACES_SAMPLER:", "OTEL_TRACE_SAMPLER:", "nobody reads OTEL_TRACE_SAMPLER"),
-    (METRICS_DROP_IN, "PALAVER_METRICS_PORT", "PALAVER_METRIC_PORT", "metrics.conf: nobody reads PALAVER_METRIC_PORT"),
+    (METRICS_DROP_IN, "PALAVER_METRICS_PORT", "PALAVER_METRIC_PORT", "metrics.conf: PALAVER_METRIC_PORT is not read"),
     (PORT_DROP_IN, "947%i", "%ith", "metrics.conf: PALAVER_METRICS_PORT=1th"),
     (COMPOSE, 'PALAVER_DRAIN_GRACE: "10"', 'PALAVER_DRAIN_GRACE: "soon"', "compose: worker: PALAVER_DRAIN_GRACE=soon"),
     (COMPOSE, "PALAVER_API_KEYS_FILE: /run", "PALAVER_API_KEYS: /run", "compose: api: PALAVER_API_KEYS is a secret"),
     (HELPERS, "name: {{ $name }}_FILE", "name: X_{{ $name }}_FILE", "nobody reads X_PALAVER_REDIS_URL"),
-    ("Dockerfile", "PALAVER_HOST=", "PALAVER_HOTS=", "Dockerfile: nobody reads PALAVER_HOTS"),
+    ("Dockerfile", "PALAVER_HOST=", "PALAVER_HOTS=", "Dockerfile: PALAVER_HOTS is not read"),
 )  # fmt: skip
 """Of variables: what is broken, and what has to be said. One look at a copy finds them all."""
 MONITORING = "deploy/helm/palaver/templates/monitoring.yaml"
@@ -285,7 +285,7 @@ def test_another_version_too_few_sets_of_values_and_a_guessed_image_are_found_an
     assert charts(kit) == [
         "chart: fewer than 4 sets of values in ci/",
         f"chart: appVersion is not {__version__}",
-        "chart: without values nobody asks for repository",
+        "chart: without values no part asks for repository",
     ]
 
 

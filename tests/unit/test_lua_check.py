@@ -74,7 +74,7 @@ def test_a_script_without_faults_has_none() -> None:
         ("times = 1", "time = 1", "write.lua: reply.written has no time"),
         ("times = 1, ", "", "write.lua: reply.written needs times"),
         ("-- needs: note\n", "", "write.lua:1: note is not defined"),
-        ("-- needs: note\n", "-- needs: note\nlocal function spare() end\n", "write.lua: nobody calls spare"),
+        ("-- needs: note\n", "-- needs: note\nlocal function spare() end\n", "write.lua: spare is never called"),
         ("if args.often then", "if args.often", "write.lua:3: "),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_batch_is_read_by_the_names_of_its_fields() -> None:
     renew = files["renew"].replace("step, fence, received", "fence, step, received")
     assert renew != files["renew"]
     # Of its parts it does not call all.
-    said = [each for each in faults([Renew], NAMES, {**parts, "renew": renew}) if "nobody calls" not in each]
+    said = [each for each in faults([Renew], NAMES, {**parts, "renew": renew}) if "is never called" not in each]
     assert said == [f"renew.lua: it is for i, run, steps, run_id, step, fence, {rest} in args.leases"]
 
 

@@ -285,7 +285,7 @@ async def test_a_pinned_tool_that_changed_is_withheld(tmp_path: Path, caplog: py
     async with serving(server), opened_at(tmp_path, server, table) as tools:
         assert tools.names == ["s__a"]
         assert "'b' is left out: it changed since it was accepted: its digest is " in caplog.text
-        assert f"'c' is left out: nobody has accepted it: its digest is {digest_of(fresh)}" in caplog.text
+        assert f"'c' is left out: it was not accepted: its digest is {digest_of(fresh)}" in caplog.text
 
 
 async def test_a_list_is_read_once_by_the_processes_of_a_worker(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ async def test_a_list_that_others_may_write_is_not_believed(tmp_path: Path, capl
             async with opened_at(tmp_path, server):
                 pass
         assert server.methods.count("tools/list") == 2
-    assert "belongs to somebody else" in caplog.text
+    assert "belongs to another user" in caplog.text
 
 
 async def test_what_servers_offer_together_keeps_no_worker_from_starting(

@@ -1,4 +1,5 @@
-"""Flower as `palaver flower` shows it: every queue, what became of a task in one column, and no question to nobody."""
+"""Flower as `palaver flower` shows it: every queue, what became of a task in one column, and no question without an
+answer."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def without_traceback(record: logging.LogRecord) -> bool:
     return True
 
 
-# kombu tries again, each second, to keep a mailbox alive that a full Redis lets nobody write to.
+# kombu tries again, each second, to keep a mailbox alive that a full Redis does not let it write to.
 logging.getLogger("kombu.transport.redis").addFilter(without_traceback)
 
 

@@ -237,7 +237,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         return job is not None and not (self._draining or job.terminated) and job.connection == self._connection
 
     def go_on(self, delivery: Delivery) -> None:
-        """Begin the task of a delivery that nobody sends in the place of the current one, once that has ended."""
+        """Begin the task of a delivery that is not sent in the place of the current one, once that has ended."""
         job = self._jobs[asyncio.current_task()]  # type: ignore[index]
         job.following = follower(job, delivery)
 

@@ -1,10 +1,10 @@
 """The filter for the bytes that lie in a Redis broker: it decides which of them kombu sees.
 
-Whoever may write to the broker may write anything there, and kombu takes it on trust: text that is no JSON, a body that
-inflates to gigabytes, a tag that two messages share (so that none of them counts) end the process that reads it or fill
-its memory. So each message is taken apart before kombu sees it, and put together again from the few parts that a
-message of Celery's has. A message that cannot be is dropped: counted (`palaver.vocabulary.limits.exceeded`), and logged
-without its content.
+A client that may write to the broker may write anything there, and kombu takes it on trust: text that is no JSON, a
+body that inflates to gigabytes, a tag that two messages share (so that none of them counts) end the process that reads
+it or fill its memory. So each message is taken apart before kombu sees it, and put together again from the few parts
+that a message of Celery's has. A message that cannot be is dropped: counted (`palaver.vocabulary.limits.exceeded`), and
+logged without its content.
 
 A worker with room for several deliveries takes several at once: a question for each, and a turn of Celery's loop, would
 be a fifth of what a step costs.
@@ -123,7 +123,7 @@ def _anew(message: Any, queue: str | None) -> dict[str, Any]:
 
 
 def _kind(queue: str) -> str:
-    """A name for the log: queues of Celery's own have names with ids, or whatever somebody thought of."""
+    """A name for the log: queues of Celery's own have names with ids, or any other name."""
     return queue if queue_in_broker(queue) is not None else "a queue of Celery's"
 
 

@@ -1,8 +1,8 @@
 """Remote control of workers: what Flower shows, and nothing that changes what a worker does.
 
-Celery's own commands end workers, shrink pools, stop consumers, limit rates and forget tasks, for whoever may publish
-on one channel. Palaver has its own cancel, and a deployment its own way to stop a process. An answer goes to the queue
-for answers only: whoever asks could name any other, and have a worker write where he may not.
+Celery's own commands end workers, shrink pools, stop consumers, limit rates and forget tasks, for every client that may
+publish on one channel. Palaver has its own cancel, and a deployment its own way to stop a process. An answer goes to
+the queue for answers only: a client could name any other, and have a worker write where the client may not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, tuple[object, ...]]]] = {
     "active_queues": {},
     "conf": {"with_defaults": (None, False, True)},
     "enable_events": {},
-    # Whoever listens to events asks for one of each worker as it begins, and each time it has connected again.
+    # A listener to events asks for one of each worker as it begins, and each time it has connected again.
     "heartbeat": {},
     "ping": {},
     "registered": {"taskinfoitems": (None, [])},

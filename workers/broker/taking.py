@@ -80,7 +80,7 @@ class Taking:
         try:
             return self._waiting()
         except Exception as error:
-            # The broker is away: nobody can take anything.
+            # The broker is away: nothing can be taken.
             log.debug("the broker does not say what waits: %s", type(error).__name__)
             return False
 

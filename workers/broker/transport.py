@@ -88,7 +88,7 @@ class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
     """Part of a consumer of RabbitMQ's: has it let go of deliveries in time, though their steps go on.
 
     RabbitMQ closes the channel of a consumer that keeps a delivery for longer than its `consumer_timeout`, 30 minutes
-    unless it is set, and hands everything out again. The step has been claimed by then, so nobody needs the hint any
+    unless it is set, and hands everything out again. The step has been claimed by then, so the hint is not needed any
     more. In its place RabbitMQ may send one that the worker has no room for: the sweeper sends that to others as well.
 
     What came over a connection that is lost is out again, and can no longer be acknowledged.

@@ -243,7 +243,7 @@ class Child:
         if error is None:
             job.done.set_result(answer)
         elif isinstance(error, Interrupted) and not job.stopped:
-            # Nobody interrupted it: it raised this itself.
+            # It was not interrupted: it raised this itself.
             job.done.set_exception(failed(job.tool, error))
         else:
             job.done.set_exception(error)
@@ -299,7 +299,7 @@ class Child:
         await asyncio.wait([done], timeout=GRACE)
         self._doomed = not done.done()
         if not self._doomed:
-            # Unless somebody looks at what it raised, asyncio logs it as an error.
+            # Unless what it raised is looked at, asyncio logs it as an error.
             done.exception()
 
 

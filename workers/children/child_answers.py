@@ -1,6 +1,6 @@
 """Messages of a tools worker's children to their parent, each child over a pipe that its tools can write to as well.
 
-A library that writes to the wrong descriptor puts its bytes between two messages. From there on nobody knows where the
+A library that writes to the wrong descriptor puts its bytes between two messages. From there on it is unknown where the
 next one begins: Celery would read them as one message of gigabytes, for ever, and never hear of that child again. So a
 message has a largest size, has to come in one go, and has to be a message. A child that sends anything else is
 *garbled*: nothing more is read from it, and it is replaced.
@@ -22,7 +22,7 @@ from celery.concurrency.asynpool import ResultHandler
 from palaver.vocabulary.limits import MIB
 
 _MOST: Final = 16 * MIB
-"""Bytes of a message: ids, and the traceback of what nobody foresaw."""
+"""Bytes of a message: ids, and the traceback of an unforeseen error."""
 _HEADER: Final = 4
 _LOOKS: Final = 20
 """Looks during which nothing of a message comes that has begun to. A child writes it at once."""

@@ -44,7 +44,7 @@ class Ending:
 
 
 def renew(calls: Mapping[int, ActiveCall]) -> set[int]:
-    """Renew the leases of these children, by process id; those whose call nobody waits for any more."""
+    """Renew the leases of these children, by process id; those whose call is not awaited any more."""
     args = {request.worker_pid: request.args for request in tuple(active_requests)}
     leases = {pid: _lease(args[pid][0], args[pid][1], args[pid][2], call) for pid, call in calls.items() if pid in args}
     try:

@@ -69,7 +69,7 @@ def private_copy(number: int) -> int:
     mode = os.fstat(number).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         with contextlib.suppress(OSError):
-            # Of a pipe that nobody reads any more it would wait for somebody.
+            # Of a pipe that is not read any more it would wait for a reader.
             copy = os.open(f"/dev/fd/{number}", os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
             os.set_blocking(copy, True)
             return copy

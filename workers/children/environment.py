@@ -39,7 +39,7 @@ def hidden_keys(here: Settings) -> frozenset[str]:
     """The variables that hold keys of providers, or name files with them; what tools say is compared with the keys.
 
     Raises:
-        ConfigurationError: the table of providers cannot be read, so nobody knows which variables these are.
+        ConfigurationError: the table of providers cannot be read, so it is unknown which variables these are.
     """
     names = key_variables(here.providers)
     register_secrets(map(os.environ.get, names))

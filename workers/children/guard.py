@@ -94,7 +94,7 @@ class Guard:
             self._orphans -= 1
             self._end_orphans(children)
         else:
-            # Of children that are gone, and nobody asked: they had settled their steps.
+            # Of children that are gone, and were not asked about: they had settled their steps.
             self._endings = {pid: ending for pid, ending in self._endings.items() if pid in children}
 
     def _reason_to_end(self, pid: int, seen: SlotReading, since: float, greatest: float) -> ToolFailure | None:
@@ -106,13 +106,13 @@ class Guard:
 
     def _stand_in(self, children: Mapping[int, int], busy: Set[int], now: float) -> None:
         """Renew the leases of children whose loop stands still because their tool keeps the interpreter: it has its
-        time. End those that nobody waits for any more."""
+        time. End those that are not awaited any more."""
         silent = {pid: seen for pid in busy if (seen := self._silent(children[pid], pid, now))}
         if silent:
             self._renewed = {pid: at for pid, at in self._renewed.items() if pid in busy} | dict.fromkeys(silent, now)
             for pid in renew({pid: seen.call for pid, seen in silent.items()}):
                 if self._slots.seen(children[pid], pid) == silent[pid]:
-                    log.warning("child %d is ended: nobody waits for its call, and it does not answer", pid)
+                    log.warning("child %d is ended: its call is not awaited, and it does not answer", pid)
                     processes.kill([pid, *below(pid)])
 
     def _silent(self, place: int, pid: int, now: float) -> SlotReading | None:
@@ -132,7 +132,7 @@ class Guard:
         return None
 
     def _end_garbled(self, children: Mapping[int, int], garbled: Set[int]) -> None:
-        """End those that nobody understands any more, once their steps are settled, which needs no word to this
+        """End those that cannot be understood any more, once their steps are settled, which needs no word to this
         process."""
         for pid in garbled:
             if not self._slots.works(children[pid]):

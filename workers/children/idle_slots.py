@@ -46,7 +46,7 @@ class IdleSlots:
             asyncio.run(self._tell(vacant))
             self._reported = vacant
         except Exception as away:
-            log.warning("nobody is told of %d places for tools: %s", vacant, type(away).__name__)
+            log.warning("the store is not told of %d places for tools: %s", vacant, type(away).__name__)
 
     async def _tell(self, vacant: int) -> None:
         async with asyncio.timeout(_PATIENCE), Store.connect(settings()) as store:

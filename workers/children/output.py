@@ -69,7 +69,7 @@ class Pipes:
                 log.warning("a child that is gone: %s", readable(line))
 
     def taken(self, place: int) -> tuple[int, int]:
-        """In a child: the ends of its own; those of others are closed. One that was not forked has a pipe that nobody
+        """In a child: the ends of its own; those of others are closed. One that was not forked has a pipe that is not
         reads when it is gone."""
         if place not in self._ends:
             self.open(place)

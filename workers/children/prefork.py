@@ -159,7 +159,7 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
         super().on_start()
 
     def on_close(self) -> None:
-        """Begin to stop: nobody is to come any more."""
+        """Begin to stop: none is to come any more."""
         if idle_slots is not None:
             idle_slots.tell(0, told_tools)
         super().on_close()

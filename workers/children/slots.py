@@ -90,7 +90,7 @@ class Slots:
         return place < _SLOTS and bool(self._memory[place * _SIZE + _WORKING])
 
     def may_say_secrets(self, place: int) -> bool:
-        """In the parent: whether what the child printed may have secrets that nobody here can hide."""
+        """In the parent: whether what the child printed may have secrets that cannot be hidden here."""
         return place >= _SLOTS or bool(self._memory[place * _SIZE + _SECRETS])
 
     def seen(self, place: int, pid: int) -> SlotReading | None:

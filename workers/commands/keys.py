@@ -30,7 +30,7 @@ from .user import typed_by
 
 _DAY: Final = 86_400
 _OPEN: Final = (
-    "the API wants no key here: set PALAVER_REQUIRE_KEYS=true, or PALAVER_API_KEYS, or whoever reaches it may do "
+    "the API wants no key here: set PALAVER_REQUIRE_KEYS=true, or PALAVER_API_KEYS, or everyone who reaches it may do "
     "everything"
 )
 
@@ -115,7 +115,7 @@ async def _run(here: Settings, options: argparse.Namespace) -> int:
 
 
 async def _keep(store: Store, operation: str, record: KeyRecord, key_id: str) -> None:
-    """Keep an act of whoever types this."""
+    """Keep an act of the person who types this."""
     facts = {"api_key": key_id, "name": record.grant.name, "created": record.id}
     await store.audit.add(record.grant.tenant, operation, client=typed_by(), facts=facts)
 

@@ -14,7 +14,7 @@ from palaver.vocabulary.addresses import host_and_port, is_ip
 from ..connections.lookup_threads import LookupThreads
 
 _WITHIN: Final = 5.0
-_MEANS: Final = "has hosts that nobody finds from here: the servers there are not asked"
+_MEANS: Final = "has hosts that cannot be found from here: the servers there are not asked"
 _ADVICE: Final = f"correct {VARIABLE}, or see to the names where workers run"
 
 

@@ -18,7 +18,7 @@ from ..models.model import ModelPort
 from ..protocols import PROTOCOLS
 
 UNKNOWN_MODEL: Final = "palaver-check"
-"""The model to ask for where nobody names one. A provider that says that it has none of this name was reached, and has
+"""The model to ask for where none is named. A provider that says that it has none of this name was reached, and has
 taken the key."""
 _AT_A_TIME: Final = 32
 _LIMITS: Final = ("max_tokens", "max_output_tokens")
@@ -28,7 +28,7 @@ _C = ErrorClass
 
 _WANTS_A_KEY: Final = "wants a key"
 _ADVICE: Final[Mapping[str, str]] = {
-    "connect_refused": "nobody listens at {host}: start the server, or mend base_url",
+    "connect_refused": "no server listens at {host}: start the server, or mend base_url",
     "dns": "no host is called {host}, or this machine cannot look it up: mend base_url or the DNS",
     "tls": "what listens at {host} does not speak TLS: base_url may have to begin with http://",
     "tls_certificate": "its certificate is not trusted here: name its authority with SSL_CERT_FILE, or mend base_url",
@@ -58,7 +58,7 @@ class ProviderFinding:
 
     provider: str
     model: str | None
-    """None where nobody named one."""
+    """None where none was named."""
     ok: bool
     said: str
     """A sentence: that it answers, or why not."""
@@ -95,7 +95,7 @@ async def check(name: str, provider: Provider, model: str | None, seconds: float
     named = model or next((listed for listed in (*provider.models, *provider.prices) if listed != "*"), None)
     failure = await _ask(name, provider, named or UNKNOWN_MODEL, seconds)
     if failure and any(limit in _words(failure) for limit in _LIMITS):
-        # Some models think before their first token, and refuse such a limit; runs set none unless somebody asks.
+        # Some models think before their first token, and refuse such a limit; runs set none unless one is asked for.
         failure = await _ask(name, provider, named or UNKNOWN_MODEL, seconds, max_tokens=None)
     if failure is None:
         return ProviderFinding(

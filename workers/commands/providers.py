@@ -26,7 +26,7 @@ from palaver.vocabulary.names import did_you_mean
 from .provider_check import ProviderFinding, check_all
 
 _PATIENCE: Final = 30.0
-"""Seconds for one question, unless somebody says otherwise; a model that is to be loaded first may need more."""
+"""Seconds for one question, by default; a model that is to be loaded first may need more."""
 _LONGEST: Final = 600.0
 _STORE_WAIT: Final = 3.0
 """Seconds for what the store knows."""

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
         "rotate",
         help="seal them with the newest key",
         description="Seal secrets of conversations, and keys of agents' endpoints, with the first key of "
-        "PALAVER_SECRET_KEY. Exits 1 if some need a key that is not among these, or were changed by somebody.",
+        "PALAVER_SECRET_KEY. Exits 1 if some need a key that is not among these, or were changed in the store.",
     )
     parser.parse_args(arguments)
     with refusing():
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     if sealed.left:
         print(f"{sealed.left} need a key that is not among these: keep it in the list where they are used.")
     for place in sealed.broken:
-        print(f"{place}: it was changed, and nobody can open it. Set it again, or remove it.")
+        print(f"{place}: it was changed, and it cannot be opened. Set it again, or remove it.")
     if sealed.left or sealed.broken:
         return 1
     print("No other key is needed any more.")

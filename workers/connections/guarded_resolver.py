@@ -1,4 +1,4 @@
-"""Looks up names of hosts that somebody may have chosen to lead astray, for connections to what was looked up and to
+"""Looks up names of hosts that a stranger may have chosen to lead astray, for connections to what was looked up and to
 nothing else."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from palaver.vocabulary.addresses import is_inner, leads_within, never_asked
 
 class GuardedResolver(AbstractResolver):
     """Leaves out addresses at which nothing is ever asked. Its answers are what is connected to, so a name that leads
-    elsewhere a moment later leads nobody there."""
+    elsewhere a moment later does not lead there."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ class LookupThreads(AbstractResolver):
     """Looks each name up in a thread that ends with it, at most ``most`` at once. The loop's own threads are few, and
     others need them: a server of names that never answers would hold them up, with all that this process looks up.
 
-    A thread that nobody waits for any more keeps its place until it ends.
+    A thread that is not waited for any more keeps its place until it ends.
     """
 
     def __init__(self, most: int = _MOST) -> None:

@@ -14,7 +14,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 class CountedResponse(aiohttp.ClientResponse):
     """An answer whose informational heads (``100 Continue``, ``103 Early Hints``) are counted: aiohttp reads as many as
-    there are, and gives nobody else a turn as long as it has some."""
+    there are, and gives no other task a turn as long as it has some."""
 
     async def start(self, connection: Any) -> aiohttp.ClientResponse:
         """Read heads up to the one that counts.

@@ -20,7 +20,7 @@ log = logging.getLogger("palaver.workers.loops.deaths")
 LOOK: Final = 0.5
 """Seconds between two looks of a worker in a small fleet."""
 _SOONEST: Final = 0.02
-"""Seconds between two looks at least, while somebody is suspected."""
+"""Seconds between two looks at least, while a worker is suspected."""
 _TRIES: Final = 50
 """As many times it is asked, that far apart, whether a worker that begins is heard itself."""
 _SMALL: Final = 20
@@ -80,7 +80,8 @@ class DeathWatch:
             raise
 
     async def begin(self) -> None:
-        """Go on from the first look of this process, once it hears cancels itself: who does not judges nobody."""
+        """Go on from the first look of this process, once it hears cancels itself: a worker that does not judges
+        none."""
         for _ in range(_TRIES):
             if await self._store.fleet.is_heard(self._worker_id):
                 break
@@ -93,7 +94,7 @@ class DeathWatch:
                 self._suspects = {suspect.first_seen.id: suspect for suspect in seen}
 
     def was_cut(self) -> None:
-        """This worker itself lost its connections, and perhaps all did. Nobody is taken for dead for the length of a
+        """This worker itself lost its connections, and perhaps all did. No worker is taken for dead for the length of a
         lease, as after an outage (ADR 0014)."""
         self._cut_until = self._clock() + self._lease
         self._suspects.clear()

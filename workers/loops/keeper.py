@@ -153,7 +153,7 @@ class Keeper:
         await self._runtime.report(in_flight)
 
     async def fence(self) -> None:
-        """Stop steps whose lease could not be renewed for too long, at the latest: whatever they bring, somebody else
+        """Stop steps whose lease could not be renewed for too long, at the latest: whatever they bring, another worker
         goes on (ADR 0014)."""
         settings = self._runtime.settings
         look = settings.heartbeat / 4

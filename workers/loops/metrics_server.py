@@ -1,7 +1,7 @@
 """Answers ``GET /metrics`` of a worker: what this process has seen.
 
 Threads of its own, so that a worker that is busy answers as well. A few questions at a time, each within five seconds
-in all: whoever asks slowly, a byte now and then, keeps nobody else from an answer for longer.
+in all: a slow client keeps no other from an answer for longer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
     daemon_threads = True
 
     def __init__(self, host: str, port: int, exposed: Callable[[], str]) -> None:
-        """Raise SystemExit, with a sentence, if nobody can listen there."""
+        """Raise SystemExit, with a sentence, if it cannot be listened on."""
         if ":" in host:
             self.address_family = AF_INET6
         self._free = threading.BoundedSemaphore(_AT_ONCE)
@@ -65,7 +65,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Whoever asked has gone, or asked nonsense."""
+        """The client has gone, or asked nonsense."""
         log.debug("no answer to %s", client_address, exc_info=True)
 
 

@@ -1,4 +1,4 @@
-"""Tells whoever watches a worker from outside that it makes progress: a probe that looks at a file, and systemd.
+"""Tells watchers of a worker, from outside, that it makes progress: a probe that looks at a file, and systemd.
 
 A worker makes progress while its consumer's thread, if it is connected to the broker, goes round, and while its pool
 does; and not while deliveries wait that it has room for and does not take (`workers/broker/taking.py`). An outage of
@@ -50,7 +50,7 @@ class Progress(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is unty
             self._file.unlink(missing_ok=True)
 
     def include_if(self, parent: Any) -> bool:
-        """Only where somebody looks."""
+        """Only where it is looked at."""
         return bool(settings().progress_file or os.environ.get("NOTIFY_SOCKET"))
 
     def start(self, consumer: Any) -> None:

@@ -21,7 +21,7 @@ _TICK: Final = 0.25
 """The longest time between two sweeps, in seconds; entries that are due sooner are handled on time."""
 _SHORTEST: Final = 0.01
 _UNCLAIMED_AFTER: Final = 1.0
-"""Seconds after which a delivery that nobody claimed may have been lost."""
+"""Seconds after which a delivery that was not claimed may have been lost."""
 _SURELY_AFTER: Final = 0.5
 """The same while the broker is empty: then the delivery can only be on its way through a worker."""
 _FORGET: Final = 1.0

@@ -26,7 +26,8 @@ _IDLE_SLACK: Final = 0.05
 
 @dataclass(slots=True)
 class CallProgress:
-    """The progress of a model call while it goes on. The call writes it, and whoever renews the lease reports it."""
+    """The progress of a model call while it goes on. The call writes it, and the code that renews the lease reports
+    it."""
 
     received: int = 0
     """Bytes."""

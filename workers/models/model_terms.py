@@ -49,6 +49,6 @@ class ModelTerms:
         return limit_of("tool_calls") if provider is None else provider.max_tool_calls
 
     def price(self, agent: AgentSpec) -> Price | None:
-        """Return the price of the agent's model; None if nobody set one."""
+        """Return the price of the agent's model; None if none is set."""
         provider = self.provider(agent)
         return None if provider is None else provider.price(agent.model_name)

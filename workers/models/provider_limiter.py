@@ -107,7 +107,7 @@ class ProviderLimiter:
     async def peek(self, lease: Lease) -> Wait | None:
         """Return when to ask again, if the model is out or cools down: a step that waits for the model takes no place
         at its provider, nor stays in line for one. The step whose turn it is asks the provider first, and so do all if
-        that is out, too: somebody has to probe it."""
+        that is out, too: a step has to probe it."""
         provider, model = limit_keys_of(lease.agent)
         if not self.limits(provider) or self._knows_open_circuit(provider) or not self._knows_cooldown(model):
             return None
@@ -244,7 +244,7 @@ class ProviderLimiter:
     async def leave_alone(
         self, lease: Lease, limit_key: str, retry_after: float | None, verdict: RetryAfter | GiveUp
     ) -> RetryAfter | GiveUp:
-        """Nobody calls for so many seconds. A step that asks again is given its turn after that."""
+        """No step calls for so many seconds. A step that asks again is given its turn after that."""
         seconds = min(retry_after or COOL_DOWN, LONGEST_COOL_DOWN)
         again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
         self._cool_down(limit_key, seconds)
@@ -311,7 +311,7 @@ class ProviderLimiter:
         self._cooling_until[limit_key] = max(until, self.cooling_until(limit_key))
 
     def _tell_answer(self, limit_key: str, call: str) -> None:
-        """In the background: nobody waits for it. If it changes nothing, there will be news."""
+        """In the background: it is not waited for. If it changes nothing, there will be news."""
         self._leave(limit_key, call)
         self._failing_since.pop(limit_key, None)
         task = asyncio.create_task(self._report_answer(limit_key, call, self._answered_at[limit_key]))
@@ -328,8 +328,8 @@ class ProviderLimiter:
     async def _wake(self, provider: str, calls: Sequence[str]) -> None:
         """Have the steps of ``calls`` delivered now, all at once; places of those that wait no more go to the next.
 
-        An error ends it and harms nobody who is served: those that wait ask again by themselves, and a place that
-        nobody takes comes free."""
+        An error ends it and harms no step that is served: those that wait ask again by themselves, and a place that
+        is not taken comes free."""
         try:
             while calls:
                 promoted = await deliver_now(self._store, self._publish, [step_at(call) for call in calls])

@@ -69,7 +69,7 @@ class ProviderPermit:
             if wait is None:
                 if self._limiter.limits(agent.provider):
                     self._admitted_with = tokens
-                # Who probes the provider need not be the one to probe the model as well: nobody might be both.
+                # Who probes the provider need not be the one to probe the model as well: no step might be both.
                 if not self.probes:
                     wait = await self._enter(limit_keys.model, 0)
         except BaseException:

@@ -75,7 +75,7 @@ class RefusedKeys:
 
     async def pass_on(self, fleet: Fleet, worker: str, lease: Lease) -> Postpone | None:
         """Gives a step up for a neighbour that can call its provider; None if this worker's key is not refused, or
-        nobody else's is better: then the provider says what is wrong."""
+        no other worker's is better: then the provider says what is wrong."""
         provider, waited = lease.agent.provider, lease.lacking_for
         if not lease.kind.asks_model or not self.refuses(provider) or waited > _LONGEST:
             return None

@@ -25,7 +25,7 @@ _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def members(text: str | bytes) -> dict[str, str]:
-    """The members of an object, by name: the JSON text of each. Whoever has not bounded them asks `Parts` first.
+    """The members of an object, by name: the JSON text of each. A caller that has not bounded them asks `Parts` first.
 
     Raises:
         ValueError: it is no object, or no JSON.
@@ -34,7 +34,7 @@ def members(text: str | bytes) -> dict[str, str]:
 
 
 def elements(text: str | bytes) -> list[str]:
-    """The JSON text of each element of an array. Whoever has not bounded them asks `Parts` first.
+    """The JSON text of each element of an array. A caller that has not bounded them asks `Parts` first.
 
     Raises:
         ValueError: it is no array, or no JSON.

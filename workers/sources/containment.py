@@ -82,7 +82,7 @@ def failing(tool: ToolDeclaration, task: asyncio.Task[Any] | None = None) -> Ite
 
     Raises:
         ToolFailure: the tool raised.
-        CallLeft, Interrupted: as they are; whether somebody interrupts the tool, the caller knows.
+        CallLeft, Interrupted: as they are; the caller knows whether the tool was interrupted.
     """
     try:
         yield

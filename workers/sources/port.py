@@ -74,7 +74,7 @@ class OwnTools(Protocol):
 
     @property
     def declarations(self) -> Mapping[str, ToolDeclaration]:
-        """By the names that the model has for them. In the place of tools that nobody knows yet there is one that asks
+        """By the names that the model has for them. In the place of tools that are not known yet there is one that asks
         for them."""
 
     async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
@@ -86,7 +86,7 @@ class OwnServers(Protocol):
 
     async def tools_of(self, lease: Lease, context: ToolContext) -> OwnTools:
         """The tools for the lease's agent. A server without a list is asked for it, within its time; ``context`` says
-        as whom. One that does not answer holds up nobody.
+        as whom. One that does not answer holds up no worker.
 
         Raises:
             StaleLease: a list cannot be kept: the lease is not the newest any more.

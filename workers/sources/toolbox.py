@@ -65,7 +65,7 @@ class Toolbox:
 
     def renew(self) -> bool:
         """Take what sources have by now; tell whether any has other tools. Where those do not fit together, all stays
-        as it was: nobody would start this process again."""
+        as it was: this process would not be started again."""
         if all(taken is source.declarations for taken, source in zip(self._taken, self._sources, strict=True)):
             return False
         try:
@@ -133,7 +133,7 @@ class Toolbox:
         return there[name] if there is not None else declared, source.check(declared, text)
 
     def require_fit(self, name: str, text: str, offered: ToolDeclaration | None = None) -> None:
-        """Before somebody decides on a call that `check` let pass.
+        """Before a person decides on a call that `check` let pass.
 
         Raises:
             InvalidToolCall: the arguments do not fit the schema of a tool elsewhere.

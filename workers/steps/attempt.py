@@ -124,7 +124,7 @@ class Attempt:
         except UnknownConversation:
             raise StaleLease from None
         self.calls.own = tuple(self.own.declarations.values())
-        # Whoever admitted the agent may not have known of all tools: here they are known, before one is called.
+        # The API that admitted the agent may not have known of all tools: here they are known, before one is called.
         if self.runtime.capabilities.declared is not None:
             await self.runtime.capabilities.declared.look()
         found = ((label, tools.named_behind(f"{label}{JOINT}")) for label in lease.agent.mcp_servers)
@@ -135,7 +135,7 @@ class Attempt:
         stopped.
 
         Raises:
-            StaleLease: the lease is gone, or Redis is away and nobody can tell.
+            StaleLease: the lease is gone, or Redis is away and it cannot be told.
         """
         runtime, lease = self.runtime, self.lease
         if self._active.unheard < runtime.settings.lease_seconds:

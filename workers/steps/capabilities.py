@@ -72,7 +72,7 @@ class MissingCapability:
             sets = [declared.tools for declared in (await store.tools.declared()).values() if declared.seen_at > lately]
             return any(tool.name == self.name for tools in sets for tool in tools)
         if self == SECRET_KEY:
-            # Nobody tells which keys they have: that is nobody's business.
+            # Workers do not tell which keys they have.
             return True
         providers = await store.fleet.providers()
         return providers is None or (self.provider or self.name) in providers
@@ -161,7 +161,7 @@ class Capabilities:
         return Postpone(offered_again(lacking_for), lack.code, WaitReason.NO_WORKER)
 
     async def _has_come(self, tool: str) -> bool:
-        """Tell whether another worker has declared a ``tool`` since somebody looked last."""
+        """Tell whether another worker has declared a ``tool`` since the last look."""
         if self.declared is None:
             return False
         try:
@@ -173,7 +173,7 @@ class Capabilities:
 
 
 async def _may_be_anywhere(lack: MissingCapability, store: Store) -> bool:
-    """Tell whether a worker has it, or nobody can know because the store is away."""
+    """Tell whether a worker has it, or it cannot be known because the store is away."""
     try:
         return await lack.anywhere(store)
     except Exception as error:

@@ -1,7 +1,7 @@
 """The conversations that a worker process is about to go on with.
 
 A run of many steps comes back within milliseconds: its conversation stays as it is. Once the run has ended, or waits
-for somebody, the next step is a person's message away, and may come to another worker: a short conversation is
+for an action, the next step is a person's message away, and may come to another worker: a short conversation is
 forgotten at once, since reading it again is no more than a part of what a step costs; a long one is packed into one
 object, for a while. So what a worker holds, and what its garbage collector looks through, does not grow with the runs
 that it has done.
@@ -79,7 +79,7 @@ class ConversationCache:
         self._put(conversation_id, conversation, 0, conversation.size)
 
     def rest(self, conversation_id: str) -> None:
-        """No step of the conversation is near: its run has ended, or waits for somebody."""
+        """No step of the conversation is near: its run has ended, or waits for an action."""
         conversation = self._entries.get(conversation_id, _NOTHING)[0]
         if not isinstance(conversation, CachedConversation):
             return

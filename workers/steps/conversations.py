@@ -286,7 +286,7 @@ class CachedConversation:
         self.prompt_tokens, self.condensed = 0, True
 
     def _drop(self, origin: str) -> None:
-        """Leave out what only ``origin`` understands, if that is who is asked: nobody else was sent it anyway."""
+        """Leave out what only ``origin`` understands, if that is who is asked: no other origin was sent it anyway."""
         if origin == self.origin:
             self._rewrite([self.protocol.plain(text) for text in self._messages])
 

@@ -35,7 +35,7 @@ class DeclaredTools:
         self._differing: frozenset[str] = frozenset()
 
     async def look(self) -> None:
-        """Read them, unless somebody has just done so. Raises what the store raises."""
+        """Read them, unless that has just been done. Raises what the store raises."""
         await self._fresh.get()
 
     async def has(self, tool: str) -> bool:

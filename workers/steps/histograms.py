@@ -2,7 +2,7 @@
 the longest stop of its loop.
 
 They are kept in memory that the children of a tools worker share with their parent. So what a child saw is there when
-the child has been killed, and the parent, which answers, has to ask nobody.
+the child has been killed, and the parent, which answers, need not ask.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Histograms:
     """Made before children are. Each of them, and the process itself, writes at a place of its own."""
 
     def __init__(self, kind: StepKind, places: int = 1) -> None:
-        """Make those of a worker that does steps of this kind, in so many children if it has some; in none if nobody
+        """Make those of a worker that does steps of this kind, in so many children if it has some; in none if none
         asks it."""
         self._place = 0
         self._places = places

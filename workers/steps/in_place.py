@@ -2,7 +2,7 @@
 
 Nothing is published, waits in a queue or has to be claimed. To everybody who looks each of these steps is a Celery task
 of its own (workers/broker/jobs.py), and under its own lease. The store decides, in the script that settles: only
-a step that is ready goes on, and only while nobody waits for a worker. Here are the bounds, and what a cancel finds.
+a step that is ready goes on, and only while no step waits for a worker. Here are the bounds, and what a cancel finds.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class ModelCalls:
 
         Raises:
             ProviderError, httpx.HTTPError: from the model port.
-            UnknownPrice: the tenant has a cap in money, and nobody knows what the call may cost.
+            UnknownPrice: the tenant has a cap in money, and it is unknown what the call may cost.
             StaleLease: it has one, and the lease is lost.
         """
         lease, runtime, progress = self._lease, self._runtime, self._progress

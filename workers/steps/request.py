@@ -13,7 +13,7 @@ from .step import StepFailed
 
 
 class StepRequest(Request):  # type: ignore[misc]  # Celery is untyped
-    """A delivery. Flower shows a traceback only of what nobody foresaw: others would be of our own code."""
+    """A delivery. Flower shows a traceback only of unforeseen errors: others would be of our own code."""
 
     _judged = ""
 

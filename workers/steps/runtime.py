@@ -48,7 +48,7 @@ log = logging.getLogger("palaver.workers.steps.runtime")
 
 _LIFE: Final = secrets.token_hex(4)
 """A mark of this process, or of the one that forked it: a container that starts again has its name and its process ids
-again, and nobody could tell that the worker before it is dead."""
+again, and it could not be told that the worker before it is dead."""
 
 
 def worker_id(node: str, pid: int) -> str:

@@ -81,7 +81,7 @@ async def make_attempt(handler_of: HandlerOf, runtime: Runtime, run_id: str, con
                 failure = verdict.failure
                 log.warning("run %s failed at step %s: %s %s", run_id, name, failure.error_class, failure.code)
         except StaleLease:
-            return "stale: somebody else goes on"
+            return "stale: another worker goes on"
     failpoint("step.settled")
     await runtime.follow_up(settled)
     return _for_flower(verdict, settled)

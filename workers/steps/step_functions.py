@@ -132,7 +132,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                 continue
             tool, arguments = tool_of(attempt, call)
             approvals = attempt.lease.agent.approvals
-            # A server of the agent's own is somebody else's to keep waiting: its calls hold no process (ADR 0111).
+            # A server of the agent's own may keep its calls waiting: its calls hold no process (ADR 0111).
             kind = TOOL if attempt.own is None or own_tool(attempt, call.name) is None else REMOTE
             offered = attempt.calls.offered.get(call.name)
             shown = offered.digest or None if offered is not None else None

@@ -5,7 +5,7 @@ local PAGE, OF_STREAM, ALL = 1000, 100, 'all'
 local seen, in_id = 'seen:' .. keys.shared, '_' .. string.sub(PREFIX, 3, 4) .. args.tag .. '_'
 local before = redis.call('HGET', keys.erasure, seen)
 if before == ALL then return reply.seen { all = true } end
--- Somebody else was faster, and nothing is to be written any more.
+-- Another process was faster, and nothing is to be written any more.
 if tonumber(redis.call('ZSCORE', PREFIX .. 'erased', args.tag)) == 0 then return reply.over() end
 
 -- Whether a text is about the tenant: there is an id of it there, its tag alone, or what begins with it as an owner.

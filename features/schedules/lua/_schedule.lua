@@ -3,7 +3,7 @@
 -- version, order (JSON: the run and the bearer of a key), timing (JSON), created and updated (JSON: who and when),
 -- paused; next and at: the next tick, and when it is due with its jitter; last: the run of the tick before.
 -- While a tick is carried out: tick, tick_order and missed_since; claimed_at (at first), claim (by whom), lasts (until
--- when: then somebody else may go on with it).
+-- when: then another process may go on with it).
 
 local fields = redis.call('HMGET', keys.schedule, 'version', 'order', 'timing', 'paused', 'next', 'at', 'tick', 'claim',
   'lasts')

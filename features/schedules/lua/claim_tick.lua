@@ -7,7 +7,7 @@ if TICK then
   if LASTS > NOW then return reply.tick_busy() end
 else
   if VERSION ~= args.version or NEXT ~= args.before or tonumber(AT) > NOW then return reply.schedule_changed() end
-  -- With the order as it is now: whoever goes on with the tick submits the very same, whatever is changed meanwhile.
+  -- With the order as it is now: a process that goes on with the tick submits the very same, whatever is changed meanwhile.
   redis.call('HSET', keys.schedule, 'tick', args.tick, 'tick_order', ORDER, 'claimed_at', NOW,
     'missed_since', args.missed_since or '')
   set_next()

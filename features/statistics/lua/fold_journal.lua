@@ -1,4 +1,4 @@
--- Whoever came first has folded these lines; each is added up once.
+-- The first process has folded these lines; each is added up once.
 local oldest = redis.call('XRANGE', keys.journal, '-', '+', 'COUNT', 1)[1]
 if not oldest or oldest[1] ~= args.first then return reply.gone() end
 -- At first: this makes room, and needs none.

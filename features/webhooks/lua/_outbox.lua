@@ -1,5 +1,5 @@
 -- What webhooks are to hear of a run, in the very script that makes it true (ADR 0118). A run whose tenant had webhooks
--- when it was submitted has the field `webhooks`; who ends a run, or lets it wait for somebody, reads it with what they
+-- when it was submitted has the field `webhooks`; who ends a run, or lets it wait for an action, reads it with what they
 -- read anyway.
 -- needs: count
 
@@ -9,7 +9,7 @@ local function write_to_outbox(kind, about)
   if redis.call('XLEN', outbox) >= Limit.WEBHOOK_OUTBOX then return count(Series.WEBHOOK_EVENTS_LOST) end
   redis.call('XADD', outbox, '*', 'kind', kind, 'run', ID, 'conversation', CONVERSATION, 'sequence', ENTRIES, 'at', NOW,
     'about', about)
-  -- In case that nobody takes them.
+  -- In case they are not taken.
   redis.call('EXPIRE', outbox, Setting.RETENTION)
   redis.call('ZADD', PREFIX .. 'outboxes', 'NX', NOW, OWNER .. 'outbox')
 end

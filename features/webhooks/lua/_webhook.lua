@@ -21,7 +21,7 @@ local function trim_deliveries()
   if more > 0 then forget_deliveries(redis.call('ZRANGE', keys.ended, 0, math.min(more, AT_ONCE) - 1)) end
 end
 
--- Note when somebody is to look at it again.
+-- Note when it is to be looked at again.
 local function schedule()
   local kept, at = redis.call('HMGET', HOOK, 'id', 'off', 'leased_until', 'opens_at'), math.huge
   local first = redis.call('ZRANGE', WAITING, 0, 0, 'WITHSCORES')

@@ -90,7 +90,7 @@ class AsyncPalaver(
 
         The request carries an idempotency key, a fresh one unless given, so that it is sent again after a lost
         answer without making a second run. With ``wait`` the answer comes when the run has ended or needs
-        somebody, or after so many seconds. With ``on_conflict="steer"`` it may be the run that is going on.
+        an action, or after so many seconds. With ``on_conflict="steer"`` it may be the run that is going on.
 
         Raises:
             APIError: the API refused it; `Unprocessable` names the fields, `Conflict` says what is in the way.
@@ -102,7 +102,7 @@ class AsyncPalaver(
         toolset = ClientToolset.of(options.get("client_tools", ()))
         agent = agent_object(options, toolset)
         if agent is None and toolset.declarations:
-            raise ValueError("client_tools given without a model or an agent: nobody would be told of them")
+            raise ValueError("client_tools given without a model or an agent: no agent would be told of them")
         return run_of(await self._transport.call(runs.submit_run(input, agent, options, wait), wait))
 
     async def run(
@@ -116,8 +116,8 @@ class AsyncPalaver(
     ) -> Run:
         """`submit` and `wait` in one; calls of functions in ``client_tools`` are answered here.
 
-        Returns the ended run, or one that is paused or needs somebody: then it has ``pending_actions``, and `wait`
-        goes on with it. With ``until="terminal"`` it waits until somebody has acted.
+        Returns the ended run, or one that is paused or needs an action: then it has ``pending_actions``, and `wait`
+        goes on with it. With ``until="terminal"`` it waits until the action was taken.
         With neither a whole ``agent`` nor a ``model``, functions answer for the agent that is named, or that the
         conversation has.
 
@@ -148,10 +148,10 @@ class AsyncPalaver(
     ) -> Run:
         """Wait until the run has ended, in whichever way, and return it.
 
-        With ``until="action"`` it also returns once it is paused or waits for an action that nobody here answers: see
-        its ``pending_actions``. Calls of functions in ``client_tools`` are answered here: those of a turn are made at
-        the same time, each output is sent when it is there, and an exception of a function becomes an output for the
-        model.
+        With ``until="action"`` it also returns once it is paused or waits for an action that this client does not
+        answer: see its ``pending_actions``. Calls of functions in ``client_tools`` are answered here: those of a turn
+        are made at the same time, each output is sent when it is there, and an exception of a function becomes an
+        output for the model.
 
         ``timeout`` is in seconds; None waits as long as it takes, 0 looks once. Until then it keeps trying
         over 429, 5xx and network errors. A server that does not answer at all may cost a second more, and a

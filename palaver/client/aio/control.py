@@ -320,7 +320,7 @@ class AsyncRunControl:
         return secret_names_of(await self._transport.call(conversations.set_secrets(conversation_id, secrets)))
 
     async def secret_names(self, conversation_id: str) -> tuple[str, ...]:
-        """The names of a conversation's secrets; nobody sees their values.
+        """The names of a conversation's secrets; their values are never shown.
 
         Raises:
             NotFound: there is no such conversation.

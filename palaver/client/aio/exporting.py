@@ -31,7 +31,7 @@ async def export(
         ended = [status.value for status in RunStatus if status.terminal]
         async for entry in exporting.runs({"status": ended, **admitted}):
             yield entry
-            known.add(entry)  # whoever iterates has come back for more: this one is taken
+            known.add(entry)  # the caller has asked for more: this one is taken
     for id in ids:
         async for entry in exporting.one(id):
             yield entry

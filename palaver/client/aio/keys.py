@@ -38,7 +38,7 @@ class AsyncKeys:
             Unauthorized: you have not all that it is to have.
             Conflict: there are too many (``keys_full``).
             Unprocessable: it cannot be like that.
-            APIError, ConnectionFailed: it was not made, or nobody knows its secret.
+            APIError, ConnectionFailed: it was not made, or its secret is unknown.
         """
         body = {
             "name": name,
@@ -65,7 +65,7 @@ class AsyncKeys:
         Raises:
             NotFound: there is no such key.
             Unauthorized: it has rights that yours has not.
-            APIError, ConnectionFailed: it was not made, or nobody knows its secret.
+            APIError, ConnectionFailed: it was not made, or its secret is unknown.
         """
         return made_key_of(await self._transport.call(tenants.rotate_key(key_id, overlap)))
 

@@ -22,11 +22,11 @@ from palaver.vocabulary.lifecycle import RunStatus
 LONG_POLL: Final = 30
 """Seconds that one request may wait for a run's end: below the idle limit of common proxies (60)."""
 _TOO_LATE: Final = frozenset({"run_ended", "action_already_resolved", "action_expired"})
-"""Why nobody waits for an output any more."""
+"""Why an output is not awaited any more."""
 
 
 class RunWaiter:
-    """Somebody who waits for a run, at most ``timeout`` seconds ``since`` a moment, by default now."""
+    """A caller that waits for a run, at most ``timeout`` seconds ``since`` a moment, by default now."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class RunWaiter:
         """The last one seen."""
 
     async def until_reached(self, run: Run | None = None) -> Run:
-        """The run, once it has come so far; ``run`` is as it was a moment ago, if somebody has looked."""
+        """The run, once it has come so far; ``run`` is as it was a moment ago, if it was read."""
         self._status = run.status if run else None
         failures = idle = 0
         while True:
@@ -75,7 +75,7 @@ class RunWaiter:
             run = run_of(response)
             self._status, failures = run.status, 0
             if not self._reached(run) and not self._new_calls(run):
-                # Before its time and not far enough: the run needs somebody else, or the server does not wait.
+                # Before its time and not far enough: the run needs another party, or the server does not wait.
                 idle = idle + 1 if time.monotonic() - begun < poll / 2 or poll == 0 else 0
                 await self._rest(min(0.1 * 2.0**idle, 2.0) if idle else 0.0)
 

@@ -37,7 +37,7 @@ class AsyncWebhooks:
         Raises:
             Conflict: there are too many (``webhooks_full``).
             Unprocessable: nothing is sent to such an address; ``no_secret_key``, the server keeps no secrets.
-            APIError, ConnectionFailed: it was not made, or nobody knows its secret.
+            APIError, ConnectionFailed: it was not made, or its secret is unknown.
         """
         body: dict[str, Any] = {
             "url": url,
@@ -79,7 +79,7 @@ class AsyncWebhooks:
 
         Raises:
             NotFound: there is no such webhook.
-            APIError, ConnectionFailed: it was not made, or nobody knows it.
+            APIError, ConnectionFailed: it was not made, or it is unknown.
         """
         return made_webhook_of(await self._transport.call(tenants.rotate_webhook(webhook_id, overlap)))
 

@@ -1,4 +1,4 @@
-"""The requests about runs that somebody has planned: schedules, and batches."""
+"""The requests about runs that were planned: schedules, and batches."""
 
 from __future__ import annotations
 

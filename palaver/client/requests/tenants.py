@@ -61,7 +61,7 @@ def export_tenant(name: str, cursor: str | None) -> Request:
 
 
 def erase_tenant(name: str, tag: str | None) -> Request:
-    """``POST /v1/tenants/{tenant}/erase``: one slice; whoever asks again goes on."""
+    """``POST /v1/tenants/{tenant}/erase``: one slice; the next request goes on."""
     return Request("POST", path_of("tenants", name, "erase"), query=without_none({"tag": tag}))
 
 

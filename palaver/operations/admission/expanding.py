@@ -115,7 +115,7 @@ class _Expansion:
     async def _inline(
         self, called: str, subagent: Subagent, before: Collection[str], path: tuple[str, ...], where: str
     ) -> Subagent:
-        """Return an agent that stands in the request itself, with those below it. Nobody else leads to it."""
+        """Return an agent that stands in the request itself, with those below it. No other agent leads to it."""
         if called in before:
             raise Refused.of_faults([FieldError(where, "duplicate_tool", "is named before")])
         self._count(path, where)
@@ -161,7 +161,7 @@ def _check_inline(agent: AgentSpec, place: str) -> None:
             why = f"the name {called[:64]!r} is not {INLINE_TOOL} and 1 to 58 letters, digits, _ and -"
             raise Refused.at(where, why)
         if called not in agent.tools:
-            raise Refused.at(where, f"{called} is not among the tools of its agent, so nobody could call it")
+            raise Refused.at(where, f"{called} is not among the tools of its agent, so it could not be called")
 
 
 def _with_client_tools(agent: AgentSpec, extra: tuple[ClientTool, ...]) -> AgentSpec:

@@ -51,7 +51,7 @@ class Known:
 
     @property
     def models(self) -> AgentModels:
-        """The models of the agent that answers; none if nobody has looked at it."""
+        """The models of the agent that answers; none if it was not looked at."""
         answering = self.answering
         return NO_MODELS if answering is None else answering.models
 

@@ -91,7 +91,7 @@ class AgentTree:
 
     @cached_property
     def retry(self) -> RetryPolicy | ConfigurationError | None:
-        """Its policy for retries, or what is wrong with that; None if it has none, or names one that nobody knows."""
+        """Its policy for retries, or what is wrong with that; None if it has none, or names one that is unknown."""
         if self.agent.retry is None or isinstance(self.agent.retry, str):
             return None
         try:

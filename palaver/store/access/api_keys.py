@@ -1,7 +1,7 @@
 """The keys of the API that the store keeps.
 
-Whoever remembers a record reads the version again and again (ADR 0095): it is another one after each change, so that a
-key which was revoked opens nothing any more within a second.
+A process that remembers a record reads the version again and again (ADR 0095): it is another one after each change, so
+that a key which was revoked opens nothing any more within a second.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class NewKey:
     """A key that was just made."""
 
     key: str
-    """All of it. Nobody can read it again."""
+    """All of it. It cannot be read again."""
     record: KeyRecord
 
     def shown(self) -> MadeKey:
@@ -273,7 +273,7 @@ class ApiKeys:
         pipeline.time()
         pipeline.zcard(access_keys.api_keys(tenant))
         (seconds, _), count = await pipeline.execute()
-        # Those that have gone by themselves are still counted until somebody looks.
+        # Those that have gone by themselves are still counted until they are looked at.
         if count >= _MOST and len(await self.list(tenant)) >= _MOST:
             count_exceeded("api_keys")
             raise StateConflict("keys_full", None, f"the tenant has {_MOST} keys: revoke some")
@@ -311,5 +311,5 @@ def _unlisted(tenant: str, key_ids: Sequence[str]) -> Sequence[Command]:
 
 
 def changed() -> Command:
-    """The command that comes last: whoever sees the new version sees all that was written before it."""
+    """The command that comes last: a reader that sees the new version sees all that was written before it."""
     return ("SET", access_keys.API_KEYS_VERSION, token_hex(8))

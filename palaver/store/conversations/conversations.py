@@ -57,7 +57,7 @@ class DialectText:
 
     text: str | None
     revision: int
-    """The conversation's revision: with it, a change is made only if nobody else has changed it meanwhile."""
+    """The conversation's revision: with it, a change is made only if no other client has changed it meanwhile."""
 
 
 class Conversations:
@@ -289,7 +289,9 @@ def _changed(conversation_id: str, reply: Changed | Overfull | Revised | Unknown
             raise refusal(code, None)
         case Revised():
             raise StateConflict(
-                "conversation_revised", None, "somebody else has changed the conversation: read it, and change it again"
+                "conversation_revised",
+                None,
+                "another client has changed the conversation: read it, and change it again",
             )
         case Unknown():
             raise unknown_conversation(conversation_id)

@@ -19,7 +19,7 @@ from palaver.vocabulary.limits import count_exceeded
 
 
 class ServerLists:
-    """Lists of tools, each by a digest of which server it is of. Whoever keeps one first has kept it for all."""
+    """Lists of tools, each by a digest of which server it is of. The first one that is kept is kept for all."""
 
     def __init__(self, redis: Connection, scripts: Scripts) -> None:
         self._redis = redis

@@ -40,7 +40,7 @@ class Sealed:
     left: int
     """Secrets whose key this process does not have."""
     broken: tuple[str, ...] = ()
-    """Secrets that somebody has changed, so that nobody can open them: ``CONVERSATION NAME``."""
+    """Secrets that were changed in the store, so that they cannot be opened: ``CONVERSATION NAME``."""
 
 
 class Vault:
@@ -121,7 +121,7 @@ class Vault:
         Raises:
             UnknownConversation: it is not there (any more).
             KeyMissing: this process has not all the keys that they are sealed with.
-            SealBroken: somebody has changed one.
+            SealBroken: one was changed in the store.
         """
         secrets, own = await self._sealed(conversation_id), endpoint_of(agent)
         return {

@@ -57,12 +57,12 @@ class FirstLook:
         self._suspects: tuple[Suspect, ...] = ()
 
     def take(self) -> None:
-        """Look. If Redis does not answer, or does not tell, nobody is suspected."""
+        """Look. If Redis does not answer, or does not tell, no worker is suspected."""
         with suppress(RedisError, OSError, ConfigurationError):
             self._loop.run_until_complete(asyncio.wait_for(self._take(), _WITHIN))
 
     def suspects(self) -> Sequence[Suspect]:
-        """Whoever was gone, unless this worker was cut off since."""
+        """The workers that were gone, unless this worker was cut off since."""
         lasted = False
         if self._suspects:
             with suppress(RedisError, OSError):
@@ -79,7 +79,7 @@ class FirstLook:
         name = f"first-look~{secrets.token_hex(4)}"
         self._pubsub = (await self._of_workers()).pubsub()
         await self._pubsub.subscribe(fleet_keys.cancel_channel(name))
-        # Who is not subscribed judges nobody.
+        # A worker that is not subscribed judges none.
         await self._pubsub.get_message(timeout=_WITHIN)
         roll = await self._fleet.call_roll(name)
         self._suspects = tuple(Suspect(gone, time.monotonic()) for gone in roll.gone)
@@ -109,11 +109,11 @@ class FirstLook:
 
 
 _taken: FirstLook | None = None
-"""The look of this process, until somebody uses it."""
+"""The look of this process, until it is used."""
 
 
 def take() -> None:
-    """Look now, for whoever calls `suspects` in this process. What is wrong with its settings, a worker says later."""
+    """Look now, for the caller of `suspects` in this process. What is wrong with its settings, a worker says later."""
     global _taken
     with suppress(ConfigurationError, ValueError):
         _taken = FirstLook(settings())
@@ -123,7 +123,7 @@ def take() -> None:
 
 
 def suspects() -> Sequence[Suspect]:
-    """Whoever was gone when this process began, unless it was cut off since. The first call ends the look."""
+    """The workers that were gone when this process began, unless it was cut off since. The first call ends the look."""
     try:
         return _taken.suspects() if _taken is not None else ()
     finally:

@@ -28,7 +28,7 @@ from palaver.vocabulary.step_kinds import MODEL, kind_of
 
 KNOWN_FOR: Final = limit_of("no_worker")
 """Seconds for which a tool or a provider is known that no worker has any more: a restart of all of them loses none.
-After that nobody may ask for it, and what waits for it fails."""
+After that it may not be asked for, and what waits for it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class DeadWorker:
-    """A worker that has no connection to Redis any more, as it was when somebody looked."""
+    """A worker that has no connection to Redis any more, as it was when it was looked at."""
 
     id: str
     connection: int
@@ -90,7 +90,7 @@ class WorkerCensus:
 class CancelListener:
     """The runs that this worker must let go, as they are. Lossy: renewing a lease says it too.
 
-    That somebody is subscribed to its channel is also how others see that the worker lives.
+    A subscription to its channel is also how others see that the worker lives.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Fleet:
         return bool(removed)
 
     async def is_heard(self, worker_id: str) -> bool:
-        """Tell whether somebody is subscribed to the channel of this worker. Raises as `call_roll` does."""
+        """Tell whether there is a subscription to the channel of this worker. Raises as `call_roll` does."""
         try:
             ((_, listeners),) = await self._redis.pubsub_numsub(fleet_keys.cancel_channel(worker_id))
         except ResponseError as error:
@@ -197,9 +197,9 @@ class Fleet:
     async def call_roll(self, asking: str) -> WorkerCensus:
         """Look for workers that have no connection to this Redis any more; ``asking`` is the worker who looks.
 
-        A worker is gone if nobody is subscribed to its channel and the connection that it named last is closed. It is
+        A worker is gone if its channel has no subscriber and the connection that it named last is closed. It is
         not judged if it named none, as older workers do, or one to another server: to this one before a restart, or to
-        its master before a failover. Nobody is, if the one who looks is not subscribed itself.
+        its master before a failover. None is, if the worker that looks is not subscribed itself.
 
         Raises:
             ConfigurationError: the server does not answer such questions, or not to us.
@@ -213,7 +213,7 @@ class Fleet:
                 for channel in await self._redis.pubsub_numsub(*map(fleet_keys.cancel_channel, some))
             ]
             deaf, *silent = (subscribers == 0 for _, subscribers in heard)
-            absent = [worker_id for worker_id, nobody in zip(ids, silent, strict=True) if nobody]
+            absent = [worker_id for worker_id, is_silent in zip(ids, silent, strict=True) if is_silent]
             gone = await self._unconnected(absent, now) if absent and not deaf else ()
         except ResponseError as error:
             raise _untold(error) from None

@@ -74,7 +74,7 @@ class ProviderUsage:
 
 
 async def provider_states(redis: Connection, names: Sequence[str]) -> list[ProviderUsage]:
-    """The providers of these names. Without those whose server is away, if whoever answers tells so."""
+    """The providers of these names. Without those whose server is away, if the server that answers tells so."""
     now = await now_ms(redis)
     of_models = await limit_keys_of_models(redis, names, now)
 

@@ -105,7 +105,7 @@ class Providers:
         )
 
     async def cool_down(self, provider: str, seconds: float, call: str | None = None, *, weight: int = 1) -> float:
-        """Nobody calls ``provider`` for at least so many ``seconds``; all workers hear it.
+        """``provider`` is not called for at least so many ``seconds``; all workers hear it.
 
         Answers the seconds until ``call``, which is to be made again, has its turn; without one, until the
         cool-down ends.
@@ -130,8 +130,8 @@ class Providers:
     ) -> Wait | None:
         """``call`` failed as in an outage: when it is to ask again, if it is one. Failures that ``counts_as`` the same
         are one; ``answered`` is the seconds since the caller had its last answer. ``alone`` is set for a step that
-        failed often enough by itself: the seconds since its first attempt. It waits as in an outage, and nobody else
-        does, unless somebody was answered in that time."""
+        failed often enough by itself: the seconds since its first attempt. It waits as in an outage, and no other step
+        does, unless another call was answered in that time."""
         reply = await self._scripts.run(
             ReportFailure(
                 provider=provider_keys.of_gate(limit_key),

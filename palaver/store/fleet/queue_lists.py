@@ -25,7 +25,7 @@ _CONNECT: Final = 2.0
 class QueueLists:
     """Connects to ``url`` when it is first used.
 
-    Nothing is sent twice: whether a push whose answer is lost has come about, nobody knows.
+    Nothing is sent twice: whether a push whose answer is lost has come about, is unknown.
 
     Raises:
         ConfigurationError: the URL has an option that kombu would not understand.

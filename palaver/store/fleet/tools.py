@@ -1,7 +1,7 @@
 """The tools of workers: each distinct set of declarations is stored once, however many workers have it.
 
 Two versions of a worker, as while a deployment rolls, have two sets. What the workers of a queue had stays known after
-the last of them has gone: whoever submits to a stack that is scaled to zero names tools that will be there. Once
+the last of them has gone: a submit to a stack that is scaled to zero names tools that will be there. Once
 workers of that queue have told of another set for an hour, they have replaced it. Each key is read and written by
 itself: they may be on any slots.
 """
@@ -62,7 +62,7 @@ class Tools:
         if replaced:
             for some in portions(replaced):
                 pipeline.zrem(fleet_keys.TOOL_SETS, *some)
-            # What nobody has any more takes no room for a month: a server's list may change all the time.
+            # What no worker has any more takes no room for a month: a server's list may change all the time.
             stay = {_split(member)[0] for member, _ in members if member not in replaced}
             for digest in {_split(member)[0] for member in replaced} - stay:
                 pipeline.delete(fleet_keys.tool_set(digest))

@@ -1,4 +1,4 @@
-"""The calls of runs below a run that wait for somebody: read where they are, from the runs whose calls they are."""
+"""The calls of runs below a run that wait for an action: read where they are, from the runs whose calls they are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def say_what_waits_below(redis: Connection, runs: Sequence[Run]) -> None:
             break
         level = await _descend(redis, level, shown)
     for run in runs:
-        # At once: somebody else may be showing this run.
+        # At once: another request may be showing this run.
         run.pending_below = tuple(shown.get(id(run), ())[: limit_of("pending_below")])
 
 

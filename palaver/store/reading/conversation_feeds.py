@@ -300,7 +300,7 @@ class _Follower:
             return None
         if int(logged.partition(b"-")[0]) > self._position:
             return 0
-        # A number that somebody comes back with is of the run that had the turn there.
+        # A number that a client comes back with is of the run that had the turn there.
         resumed = self._resumed if entered is not None and int(entered) <= self._position else 0
         async with aclosing(self._back_from(self._position)) as entries:
             async for entry in entries:

@@ -92,7 +92,7 @@ class LogEntry(StoredEvent):
 
     position: int
     withdrawn: bool = False
-    """True if models do not see it any more: its run was rolled back, or somebody went back to before it."""
+    """True if models do not see it any more: its run was rolled back, or the conversation went back to before it."""
     opaque: Opaque | None = None
     """The message's opaque parts, which its provider wants back unchanged. Shown to those who ask for them, and never
     in an event."""

@@ -4,7 +4,7 @@ One pub/sub connection serves all watchers of a process. Pub/sub loses messages 
 knows the sequence number it waits for, and reads the feed whenever one is missing or the subscription is (again) new.
 
 A Redis that lost its last writes (a power cut, a failover) gives numbers out a second time. It is never cut off without
-its connections breaking, so whoever reads the feed again looks whether the last event is still there.
+its connections breaking, so a reader of the feed looks again whether the last event is still there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WOKEN: Final = 4
 then others have a turn."""
 
 watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
-"""The name of the key that watches in this context; empty for nobody in particular."""
+"""The name of the key that watches in this context; empty for none in particular."""
 
 
 class WatchingKey(NamedTuple):
@@ -113,7 +113,7 @@ class Feeds:
 
         While Redis is away or loads its data there is silence; then it goes on where it was. Should the store have lost
         events that were seen, ``stream.rewound`` comes first, numbered as the newest that is left. ``seen`` is the
-        time of the event ``after``; without it only what is lost from now on is noticed. Whoever is ``counted``
+        time of the event ``after``; without it only what is lost from now on is noticed. A watcher that is ``counted``
         otherwise is no further watcher. Deltas that ``pass_on`` takes, while the next events are waited for, do not
         come here.
 

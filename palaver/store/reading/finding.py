@@ -16,7 +16,7 @@ from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _AT_ONCE: Final = 250
-"""Members that one script looks at: 1 to 2 ms of Redis, in which nobody else is served."""
+"""Members that one script looks at: 1 to 2 ms of Redis, in which no other client is served."""
 _LIKELY: Final = 3
 """Each shard is asked for so many times its even part of a page, and for one more: few have more than that."""
 _PATIENCE: Final = 1.0

@@ -1,7 +1,7 @@
 """Runs that were read lately: one that is as it was is not made anew.
 
-Whoever waits for a run without a stream reads it again and again, and mostly there is nothing new. Redis is asked each
-time; what it answers is compared, which takes a twentieth of the time in which a run is made of it.
+A client that waits for a run without a stream reads it again and again, and mostly there is nothing new. Redis is asked
+each time; what it answers is compared, which takes a twentieth of the time in which a run is made of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Weighed = tuple[Run, int]
 
 
 class KnownRuns:
-    """The latest runs by id, each with the answers that it was made of. Nobody changes them."""
+    """The latest runs by id, each with the answers that it was made of. They are never changed."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, tuple[Sequence[bytes | None], Fields, Weighed]] = OrderedDict()

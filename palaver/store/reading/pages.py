@@ -22,7 +22,7 @@ PAGE: Final = limit_of("page_events")
 _BYTES: Final = limit_of("page_bytes")
 _FIRST: Final = 32
 _MOST: Final = 64
-"""Entries in the first read of a page and in a later one, which has twice as many as the one before: nobody knows how
+"""Entries in the first read of a page and in a later one, which has twice as many as the one before: it is unknown how
 large an entry is before it is here."""
 
 
@@ -178,7 +178,7 @@ class Pages:
         """The newest event up to ``last`` that is still the one that was seen, and the time of that one.
 
         Redis's clock goes on: what took the place of lost events is younger than all of them. Where the feed does not
-        reach back so far (any more), or nobody knows when the last event was seen, nothing is known to be lost.
+        reach back so far (any more), or it is unknown when the last event was seen, nothing is known to be lost.
         """
         if last == 0:
             return 0, seen

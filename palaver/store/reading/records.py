@@ -72,7 +72,7 @@ _COUNTED: Final = {name: name.encode() for name in Usage.model_fields if name !=
 
 def agent_json(spec: AgentSpec) -> str:
     """An agent as JSON, as it was meant when it came in: with the defaults of today. Options of the model, of client
-    tools, and newer ones are left out if nobody gave them, so that they say nothing to older code."""
+    tools, and newer ones are left out if they were not given, so that they say nothing to older code."""
     return spec.model_dump_json(exclude=_unsaid(spec))
 
 

@@ -1,4 +1,4 @@
-"""The outbox of traces: attempts and runs that are over, which the scripts have written and nobody has sent yet.
+"""The outbox of traces: attempts and runs that are over, which the scripts have written and which are not sent yet.
 
 A script writes a record in the same step in which it becomes true, so no death of a process loses one. One worker at a
 time sends those of a shard, and takes out those that were sent. If it dies in between, they are sent again: as the same

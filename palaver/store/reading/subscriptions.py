@@ -1,7 +1,7 @@
 """The channels that a process hears, on one pub/sub connection.
 
 The connection is made for the first channel and outlives the last one for a while: clients that wait for one run after
-the other leave moments in which nobody waits. No command is cancelled but at the end of the process: redis-py would
+the other leave moments in which no task waits. No command is cancelled but at the end of the process: redis-py would
 drop the connection, and before Python 3.12 swallow the cancel.
 """
 
@@ -39,7 +39,7 @@ class Subscriptions:
         self._subscribed: set[str] = set()
         """Channels that Redis was told of."""
         self._unwanted: set[str] = set()
-        """Channels that Redis says it sends, to nobody: it may have been told by now."""
+        """Channels that Redis says it sends, though this process does not hear them: it may have been told by now."""
         self._serving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         """The one that serves, and those that give their connection back."""
@@ -92,7 +92,8 @@ class Subscriptions:
                 self._news.clear()
                 await self._tell_changes(pubsub)
                 if not await self._wait(SPARE if not self._wanted else None):
-                    # Whoever comes from now on gets another connection, and does not wait until this one has ended.
+                    # A caller that comes from now on gets another connection, and does not wait until this one has
+                    # ended.
                     self._serving = None
                     return
         finally:
@@ -127,7 +128,7 @@ class Subscriptions:
                 continue
             if message["type"] == "subscribe" and (channel := message["channel"].decode()) not in self._wanted:
                 # A new connection of redis-py's, which forgets what it was just told to hear no more; or what was told
-                # is not heard yet. Whoever comes now has it subscribed anew.
+                # is not heard yet. A caller that comes now has it subscribed anew.
                 self._unwanted.add(channel)
                 self._change(channel)
             await self._hear(message)

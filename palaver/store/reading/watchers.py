@@ -51,7 +51,7 @@ class Watcher:
         self.stale = True
         self._timer: asyncio.TimerHandle | None = None
         self._due: float | None = None
-        """The time, by the loop, at which a wait for news ends; None while nobody waits."""
+        """The time, by the loop, at which a wait for news ends; None while there is no wait."""
         self._overdue = self._passing = False
         self._patience = 0.0
         self.hurried = False

@@ -8,7 +8,7 @@ The keys of the API that the store keeps share a hash tag; of what opens it, onl
 {palaver:keys}:of:<tag>     zset    the keys of a tenant by time of creation; without a tag the default one's  no TTL
 {palaver:keys}:used:<id>    string  the minute in which it was last used                               TTL: 400 days
 {palaver:keys}:signing      hash    keys that tokens are signed with, sealed, by id                    TTL: two days
-{palaver:keys}:version      string  another text after each change: whoever remembers records reads them again  no TTL
+{palaver:keys}:version      string  another text after each change, for processes that remember records  no TTL
 
 {palaver:audit}:of:<tag>    stream  who did what with keys of a tenant     TTL: the retention of it, after the last act
 """

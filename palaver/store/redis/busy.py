@@ -35,7 +35,7 @@ class BusyMarks:
         self._saying: asyncio.Task[None] | None = None
 
     def touch(self, shard: str) -> None:
-        """Mark a shard, soon: nobody waits for that."""
+        """Mark a shard, soon: the caller does not wait for that."""
         now = self._clock()
         if now < self._until.get(shard, 0.0):
             return

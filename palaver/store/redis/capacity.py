@@ -31,7 +31,7 @@ _COUNTED_FOR: Final = 10.0
 @dataclass(frozen=True, slots=True)
 class Memory:
     """The bytes that Redis uses, its ``maxmemory``, and the share of that above which no new run is accepted; 0 means
-    that there is no limit, or that nobody knows."""
+    that there is no limit, or that it is unknown."""
 
     used: int = 0
     most: int = 0

@@ -1,7 +1,7 @@
 """A connection that hears channels, for one event loop.
 
-redis-py takes a message through a dozen calls and two timers, which cost the API more than whoever is sent it. Here the
-messages that come together are read at once, and wait for whoever takes them. It does not connect again: who uses it
+redis-py takes a message through a dozen calls and two timers, which cost the API more than sending it on. Here the
+messages that come together are read at once, and wait for their reader. It does not connect again: who uses it
 starts anew.
 """
 
@@ -28,11 +28,11 @@ _KINDS: Final = {
 }
 
 _AHEAD: Final = 256 * KIB
-"""Bytes of messages that nobody has taken from which on nothing more is read."""
+"""Bytes of messages that were not taken from which on nothing more is read."""
 
 
 class ChannelConnection(asyncio.Protocol):
-    """The channels that are heard on a connection of redis-py's, which nobody else uses. It is a `PubSub`.
+    """The channels that are heard on a connection of redis-py's, which has no other user. It is a `PubSub`.
 
     It leans on two attributes of redis-py, as the shared client does.
     """

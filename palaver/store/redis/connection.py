@@ -114,13 +114,13 @@ MOST_ARGUMENTS: Final = 3_999
 _PORTION: Final = 3_000
 _ABSENT: Final = re.compile(r"unknown (sub)?command|unsupported|not supported", re.IGNORECASE)
 _CLOSED: Final = re.compile(r"not allowed(?!.*transaction)|disabled|not permitted", re.IGNORECASE)
-"""The words in which servers, managed ones among them, say that they have no such command, or let nobody use it."""
+"""The words in which servers, managed ones among them, say that they have no such command, or do not allow it."""
 SILENCE: Final = 10.0
 """Seconds without a message after which a listener asks whether the server is there, and those it has to answer."""
 
 
 class Listener:
-    """Reads a subscribed connection, and notices when nobody is at its other end.
+    """Reads a subscribed connection, and notices when its other end is gone.
 
     A connection that was cut without a word stays silent for ever, and redis-py's health check sends its PING there
     but misses no answer.

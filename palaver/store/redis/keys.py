@@ -3,7 +3,7 @@
 All other keys are in the modules beside this one whose names end with ``_keys``. In the broker of a Celery application
 whose tasks are tools, which is mostly another Redis, there are those of `palaver.celery.reports`.
 
-An id beyond the reach of whoever asks makes a key that nothing has (`palaver.store.redis.reach`). The lists with
+An id outside the tenant scope of the caller makes a key that nothing has (`palaver.store.redis.reach`). The lists with
 ``<owner>`` are there for the default tenant, without anything in its place; for each other tenant, as ``@<tag>:``; and
 once for all of these together, as ``@:``.
 
@@ -14,7 +14,7 @@ once for all of these together, as ``@:``.
 {p00}:conv:<id>    hash     the conversation             TTL: retention after its last run
 {p00}:log:<id>     stream   its log                      TTL: as above
                             the pub/sub channel of the same name says that something happened to the conversation
-{p00}:left:<id>    zset     the position up to which whoever watched it was told all of it when their process ended
+{p00}:left:<id>    zset     the position up to which its watchers were told all of it when their process ended
                             TTL: as long as they may take to be back
 {p00}:copy:<name>  hash     how far the log is copied that a fork is to begin with  TTL: ten minutes
 {p00}:copied:<name> stream  these entries; they become the log of the fork    TTL: as above
@@ -55,7 +55,7 @@ once for all of these together, as ``@:``.
                             idempotency keys, copies and usage. The default tenant has none  TTL: as the last of them
 {p00}:erased       zset     tags of tenants that are being erased, by since when; 0: all is gone  no TTL
 {p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
-{p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
+{p00}:rewound      hash     the last time that a loss was noticed    TTL: a day
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
 """
 
@@ -121,7 +121,7 @@ def log(conversation_id: str) -> str:
 
 
 def left(conversation_id: str) -> str:
-    """The position up to which whoever watched the conversation had seen all of it when their process ended."""
+    """The position up to which watchers of the conversation had seen all of it when their process ended."""
     return f"{{p{shard_of(conversation_id)}}}:left:{reached(conversation_id)}"
 
 

@@ -41,7 +41,7 @@ def _leaving(kind: type[AbstractConnection]) -> type[AbstractConnection]:
 
 
 class Pool(ConnectionPool):
-    """A pool in which whoever finds no connection free waits in line for ``patience`` seconds.
+    """A pool in which a caller that finds no free connection waits in line for ``patience`` seconds.
 
     redis-py's own blocking pool has everybody who takes or gives back a connection pass one lock, and behind all others
     again when woken. With a thousand users at once the line hardly moved, and half of them heard after 2.5 s that there
@@ -75,7 +75,7 @@ class Pool(ConnectionPool):
             raise
         try:
             if connection._reader is not None and connection._reader.exception() is not None:
-                # It was reset while nobody used it: redis-py notices an end in good order only.
+                # It was reset while it was not used: redis-py notices an end in good order only.
                 await connection.disconnect()
             await self.ensure_connection(connection)
         except BaseException:
@@ -84,7 +84,7 @@ class Pool(ConnectionPool):
         return connection
 
     async def forget_idle(self) -> None:
-        """Close the connections that nobody uses: each would be waited for, if all were cut without a word."""
+        """Close the connections that are not used: each would be waited for, if all were cut without a word."""
         for connection in tuple(self._available_connections):
             await connection.disconnect(nowait=True)
 

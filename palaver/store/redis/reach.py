@@ -1,9 +1,9 @@
-"""The reach of whoever asks: the tenant that it asks for, or all of them.
+"""The tenant scope of a caller: the tenant that it asks for, or all of them.
 
 Names of keys are made of ids in ``palaver.store.redis.keys`` and the modules beside it, and nowhere else. There an
-id beyond the reach is read as the same id of a tenant that nobody is: the store looks once more for something that is
-not there, so that a foreign id is answered as one that was never given, with the same commands of Redis. Whoever serves
-requests sets the reach of each; workers, sweepers and commands reach everything.
+id beyond the reach is read as the same id of a tenant that does not exist: the store looks once more for something that
+is not there, so that a foreign id is answered as one that was never given, with the same commands of Redis. Code that
+serves requests sets the reach of each; workers, sweepers and commands reach everything.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Reach(NamedTuple):
 
 
 NOTHING: Final = Reach(NOBODY)
-"""The reach of those whom nobody knows yet."""
+"""The reach of callers that are not known yet."""
 EVERYTHING: Final = Reach("", all_tenants=True)
-"""The reach of a process of ours, where nobody asks it."""
+"""The reach of a process of ours, without a caller."""
 _reach: Final[ContextVar[Reach]] = ContextVar("palaver-reach", default=EVERYTHING)
 
 
@@ -62,7 +62,7 @@ def is_reached(any_id: str) -> bool:
 
 
 def reached(any_id: str) -> str:
-    """Return the id as it is looked for: as it is, or as that of nobody if it is beyond the reach.
+    """Return the id as it is looked for: as it is, or as that of no tenant if it is beyond the reach.
 
     Raises:
         ValueError: it is beyond the reach, and no id.

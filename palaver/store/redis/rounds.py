@@ -1,4 +1,4 @@
-"""Rounds over the shards: which of them whoever sweeps looks at now.
+"""Rounds over the shards: which of them a sweeper looks at now.
 
 A few are all looked at each time. Many are shared by those who sweep, each taking those for which its own name comes
 first in an order that all of them know. Of its part, each looks at the shards that are marked (`busy`), and with the
@@ -34,7 +34,7 @@ SILENCE: Final = 3.0
 FULL_ROUND: Final = 30.0
 """Seconds in which all shards are looked at that are not marked."""
 _BUSY_FOR: Final = MARKED_AGAIN + 15.0
-"""Seconds for which a mark holds: somebody who goes on in the shard has marked it again by then."""
+"""Seconds for which a mark holds: a process that goes on in the shard has marked it again by then."""
 _MOST: Final = 256
 """Marked shards that are looked at in a second: more have to wait for the next one."""
 _FORGOTTEN: Final = 4 * SILENCE
@@ -88,7 +88,7 @@ class Rounds:
         return self._next(f"all {visit}", self._seen_to, at_once)
 
     async def share(self, sweeper: str) -> None:
-        """Take a part of the shards as ``sweeper``, and hear what is marked, as far as that is due. While nobody can
+        """Take a part of the shards as ``sweeper``, and hear what is marked, as far as that is due. While that is not
         say, all of them are this process's, and marked."""
         now = self._clock()
         if self.few or now - self._shared_at < EVERY:
@@ -170,6 +170,6 @@ class Rounds:
 
 
 def _weights(sweeper: str, shards: int) -> Sequence[int]:
-    """A number for each shard, by which sweepers have their order there: whoever comes or goes moves the shards that
-    were or will be its own, and no others."""
+    """A number for each shard, by which sweepers have their order there: a sweeper that comes or goes moves the shards
+    that were or will be its own, and no others."""
     return struct.unpack(f"<{shards}I", hashlib.shake_128(sweeper.encode()).digest(4 * shards))

@@ -37,7 +37,7 @@ _WITH_SCRIPT: Final = frozenset({"EVAL", "SCRIPT LOAD"})
 """Commands with the text of a script behind them, however long that is: it comes once for each, and what is to be
 settled may wait for it where no connection can be opened."""
 _PATIENCE: Final = 5.0
-"""Seconds in which nothing comes, though somebody waits, after which the connection counts as dead, as those of the
+"""Seconds in which nothing comes, though a command waits, after which the connection counts as dead, as those of the
 pool do."""
 
 
@@ -158,7 +158,7 @@ class _SentBatch:
 
 
 class _Line(asyncio.Protocol):
-    """The questions on a connection that redis-py has made, and that nobody else uses.
+    """The questions on a connection that redis-py has made, and that has no other user.
 
     It leans on two attributes of redis-py 8.1, held by tests/contract/test_shared_client.py: the writer of a
     connection, and its parser's reader, which makes redis-py's errors and has its own word for
@@ -211,7 +211,7 @@ class _Line(asyncio.Protocol):
                     question.done.set_result(question.answers)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End it; nobody knows what became of the commands that were sent."""
+        """End it; it is unknown what became of the commands that were sent."""
         if self._looking is not None:
             self._looking.cancel()
         if not self.over.done():

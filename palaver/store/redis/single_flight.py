@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Sized | None)
 _TURN: Final = 4
 """Tasks that are woken at once. Each has something to do then, and others want the loop, too."""
 _AGAIN: Final = 0.25
-"""Seconds for which something is used that is not what somebody looks for: it may be there by now."""
+"""Seconds for which something is used that is not what was looked for: it may be there by now."""
 
 
 async def yielding(many: Iterable[T]) -> AsyncIterator[T]:
@@ -32,7 +32,7 @@ class SingleFlight:
     """Reads of which no more than ``at_once`` are under way, and of the same thing one.
 
     Who asks while one is under way shares the next with all that ask meanwhile: a value is always read after it was
-    asked for. Nobody shares with those of another reach.
+    asked for. No read is shared with those of another reach.
     """
 
     def __init__(self, at_once: int) -> None:
@@ -59,8 +59,8 @@ class SingleFlight:
         return await answer
 
     async def read_now(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """As `read`, for reads that mostly nobody shares. Who finds nobody else makes it without a task for that, which
-        would cost as much; of many who come at once, the first shares with none of them."""
+        """As `read`, for reads that are mostly not shared. A caller that is alone makes it without a task for that,
+        which would cost as much; of many who come at once, the first shares with none of them."""
         place = (reach(), key)
         if place in self._waiters or place in self._under_way or self._slots.locked():
             return await self.read(key, make)
@@ -99,7 +99,7 @@ class SingleFlight:
         if key in self._under_way:
             await self._under_way[key].wait()
         async with self._slots:
-            # Whoever asks from here on may know of something that this read does not see.
+            # A caller from here on may know of something that this read does not see.
             del self._waiters[key]
             over = self._under_way[key] = asyncio.Event()
             try:

@@ -100,7 +100,7 @@ def whole(parts: Sequence[str], there: Sequence[tuple[str, R]]) -> list[tuple[st
     missing.
 
     Raises:
-        ConnectionError: some did not answer, and nobody would hear of it.
+        ConnectionError: some did not answer, and the caller would not hear of it.
     """
     if len(there) < len(parts):
         gap, missing = _gap.get(), {*parts} - {part for part, _ in there}

@@ -158,8 +158,8 @@ class RunControl:
         return made
 
     async def delete_run(self, run_id: str) -> None:
-        """Delete an ended run, with its messages. From the beginning of that on nobody is shown it; what breaks off may
-        be done again.
+        """Delete an ended run, with its messages. From the beginning of that on it is not shown any more; what breaks
+        off may be done again.
 
         Raises:
             UnknownRun: there is no such run.
@@ -175,8 +175,8 @@ class RunControl:
                 assert_never(other)
 
     async def delete_conversation(self, conversation_id: str) -> None:
-        """Delete a conversation with all its runs. From the beginning of that on nobody is shown it; what breaks off
-        may be done again.
+        """Delete a conversation with all its runs. From the beginning of that on it is not shown any more; what breaks
+        off may be done again.
 
         Raises:
             UnknownConversation: there is none of that id.

@@ -68,7 +68,7 @@ class CopiedLog:
 
     conversation_id: str
     copy: str
-    """The name of the copy, which nobody else knows."""
+    """The name of the copy, which no other caller knows."""
     through: int
     withdrawals: bytes
     """The withdrawals of the conversation before it was copied: with other ones, the copy may have messages that were
@@ -125,7 +125,7 @@ class Runs(Listing):
             UnknownConversation: the conversation is not there (any more).
             IdempotencyMismatch: the key was used with another body.
             StateConflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run
-                waits for somebody, and this one would wait behind it; ``no_agent`` and none was given; ``queue_full``,
+                waits for an action, and this one would wait behind it; ``no_agent`` and none was given; ``queue_full``,
                 ``conversation_full`` or ``steering_full``, there is no room for it; ``conversation_changed``, it has
                 another agent than ``seen_agent``; ``tenant_erased``.
             NoRoom: ``too_many_runs``, ``tenant_queue_full`` or ``store_nearly_full``, and this would be one more.

@@ -1,4 +1,4 @@
-"""The order and nesting of a script's functions: those that nobody uses are left out, and each other one is made where
+"""The order and nesting of a script's functions: unused ones are left out, and each other one is made where
 all of its callers are.
 
 Redis runs a script from its first line at each call, so each function at its left edge is made again each time, called
@@ -94,7 +94,7 @@ def laid_out(head: Sequence[Statement], parts: Sequence[Sequence[Statement]]) ->
 
 
 def _used(parts: Sequence[Sequence[Statement]], whole: int) -> Sequence[_Piece]:
-    """All statements but functions that nobody uses; of the part ``whole``, those too."""
+    """All statements but unused functions; of the part ``whole``, those too."""
     pieces, words = list[_Piece](), set[str]()
     for number, part in reversed(list(enumerate(parts))):
         for statement in reversed(part):

@@ -19,7 +19,7 @@ class _Refusal(NamedTuple):
 
 
 _REFUSALS: Final[Mapping[Code, _Refusal]] = {
-    Code.PENDING_ACTION: _Refusal("the conversation waits for somebody's answer"),
+    Code.PENDING_ACTION: _Refusal("the conversation waits for an answer to an action"),
     Code.CONVERSATION_MOVED_ON: _Refusal("another run came after this one"),
     Code.CONVERSATION_BUSY: _Refusal("the conversation is busy with another run"),
     Code.CONVERSATION_CHANGED: _Refusal(
@@ -35,7 +35,7 @@ _REFUSALS: Final[Mapping[Code, _Refusal]] = {
     Code.NOTHING_TO_ANSWER: _Refusal("the model has answered everything; say something first"),
     Code.UNKNOWN_ACTION: _Refusal("the run has no such pending action"),
     Code.ACTION_ALREADY_RESOLVED: _Refusal("this was decided or answered before"),
-    Code.ACTION_EXPIRED: _Refusal("nobody decided or answered in time, and the model was told so"),
+    Code.ACTION_EXPIRED: _Refusal("there was no decision or answer in time, and the model was told so"),
     Code.WRONG_ACTION: _Refusal("an approval takes a decision, a client tool's call an output, a question an answer"),
     Code.DIGEST_MISMATCH: _Refusal("the call is not the one that was looked at"),
     Code.SECOND_PERSON_REQUIRED: _Refusal(

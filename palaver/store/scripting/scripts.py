@@ -58,7 +58,7 @@ class Scripts:
         """If scripts are to ``send`` deliveries to the broker, they do so where that is this very server."""
         self._redis = redis
         self.searching = asyncio.Semaphore()
-        """Whoever looks through lists has it, a part at a time."""
+        """The code that goes through lists has it, a part at a time."""
         self.taken = 0
         """Bytes that this process has asked Redis to store for clients, since it began."""
         self._marks = BusyMarks(redis) if settings.shards > FEW else None

@@ -109,7 +109,7 @@ def _client(cluster: ClusterUrl, address: HostPort, waits: Mapping[str, Any], se
 
 
 def _masters(cluster: ClusterUrl, user: str, waits: Mapping[str, Any]) -> list[Master] | Finding:
-    """Return the masters, as the first server says that answers, or the reason why nobody does."""
+    """Return the masters, as the first server says that answers, or the reason why none does."""
     silent: list[str] = []
     for asked in cluster.places:
         client = _client(cluster, asked, waits, _WITHIN / len(cluster.places))

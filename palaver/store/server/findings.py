@@ -15,7 +15,7 @@ Level = Literal["ok", "warning", "error"]
 OLDEST: Final = 7
 """The oldest version of Redis, and those that behave like it, by its first number."""
 LOGIN: Final = "login"
-"""In place of a command, where nobody of that name, or with that password, is let in."""
+"""In place of a command, where no user of that name, or with that password, is let in."""
 AWAY: Final = "away"
 """The check of masters of a cluster that do not answer, while others do."""
 _USERS: Final = "load the deploy/users.acl of this version (docs/how-to/upgrade.md), or give this user these rights"
@@ -189,7 +189,7 @@ def rights(place: Place, user: str, refused: Sequence[str], unknown: Sequence[st
         yield _lacking(place, "deaths", "warning", user, deaths, "steps of a worker that dies wait for their leases")
     if waits := sorted(missing & OF_PROMISES):
         yield _lacking(place, "durability", "error", user, waits, "nothing is promised with this PALAVER_DURABILITY")
-    # Whoever was refused INFO is told of that by itself.
+    # A process that was refused INFO is told of that by itself.
     apart = OF_DEATHS | OF_PROMISES | {"info"}
     refused, unknown = ([name for name in names if name not in apart] for names in (refused, unknown))
     if unknown:
@@ -223,13 +223,13 @@ def _list(names: Sequence[str]) -> str:
 
 def unlooked(place: Place, user: str, why: str) -> Finding:
     """INFO is refused."""
-    meaning = f"does not let {user} use INFO, so nobody can say whether it loses data ({why})"
+    meaning = f"does not let {user} use INFO, so it cannot be told whether it loses data ({why})"
     return Finding(place, "server", "warning", _UNTOLD, meaning, _MANAGED)
 
 
 def unasked(place: Place, user: str) -> Finding:
     """Commands are not queued, and so cannot be asked for without being run."""
-    meaning = f"does not queue commands, so nobody can say what {user} may do before it does it"
+    meaning = f"does not queue commands, so it cannot be told what {user} may do before it does it"
     return Finding(place, "rights", "warning", _UNTOLD, meaning, _MANAGED)
 
 
@@ -248,7 +248,7 @@ def unscripted(place: Place, why: str) -> Finding:
 
 
 def unanswered(place: Place, why: str) -> Finding:
-    """Nobody answers there."""
+    """No server answers there."""
     how = "start it, or correct its address in PALAVER_REDIS_URL or PALAVER_BROKER_URL"
     return Finding(place, "answer", "error", why, f"does not answer ({why})", how)
 

@@ -54,7 +54,7 @@ log = logging.getLogger("palaver.preflight")
 EVERY: Final = 60.0
 """Seconds between two looks."""
 _AGAIN: Final = 5.0
-"""The same while steps are refused: somebody is about to mend that."""
+"""The same while steps are refused: that is about to be mended."""
 _WAITS: Final[Mapping[str, Any]] = {
     "socket_timeout": 5.0,
     "socket_connect_timeout": 2.0,
@@ -76,7 +76,7 @@ class Preflight:
         self._logged: dict[tuple[str, str], str] = {}
         self.refused: tuple[str, ...] = ()
         """Commands that a step needs and that this process was refused at the last look, or `login`; empty if nothing
-        was refused, or nobody answered."""
+        was refused, or there was no answer."""
         self._ended = threading.Event()
 
     def look(self) -> list[Finding]:
@@ -226,7 +226,7 @@ def _findings(
 
 
 def _told_mode(client: Any) -> str | None:
-    """Return what a server is that nobody asks for INFO; None if it does not say."""
+    """Return what a server is that cannot be asked for INFO; None if it does not say."""
     try:
         return fields_of(client.execute_command("HELLO")).get("mode")
     except ResponseError:

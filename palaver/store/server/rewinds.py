@@ -1,7 +1,7 @@
 """Notices that the store has less than it had: after a restart, a failover or a restore that lost something.
 
-The scripts count what they do, and the counts only grow. Whoever has seen a larger number than there is now knows
-that something was lost. A store that was replaced by another one has another generation.
+The scripts count what they do, and the counts only grow. A process that has seen a larger number than there is now
+knows that something was lost. A store that was replaced by another one has another generation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STEPS: Final = tuple(f"{METRICS['palaver_steps_total'].series} {kind.name} done
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """A loss that somebody noticed."""
+    """A loss that was noticed."""
 
     at: int
     """Unix time in seconds, by Redis's clock."""
@@ -132,7 +132,7 @@ class Rewinds:
             return _State(await now_ms(self._redis) // 1000, self._known.generation if self._known else b"", counts)
         (seconds, _), generation = found[None]
         if generation is None:
-            # Whoever is first names it.
+            # The first process names it.
             await self._redis.set(keys.generation(), secrets.token_hex(8), nx=True)
             generation = await self._redis.get(keys.generation()) or b""
         return _State(seconds, generation, counts)

@@ -41,7 +41,7 @@ class _View:
 
 
 def look_at_sentinels(place: Place, sentinels: Sentinels) -> Iterator[Finding]:
-    """Yield what is found. After an error nobody knows the primary."""
+    """Yield what is found. After an error the primary is unknown."""
     seconds = max(_WITHIN / len(sentinels.places), _LEAST)
     views: list[_View] = []
     silent: list[str] = []

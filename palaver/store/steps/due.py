@@ -38,7 +38,7 @@ _AT_ONCE: Final = 500
 _CAPPED: Final = 500
 """Tenants at their cap that are looked at in one go, in each queue of a shard."""
 _LOOKS: Final = 4
-"""Looks in a second for what is due, and for what nobody claims."""
+"""Looks in a second for what is due, and for what is not claimed."""
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -82,7 +82,7 @@ class DueIndex:
         return items, min(((at - now) / 1000 for at in self._upcoming.values()), default=86400.0)
 
     async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[DueItem]:
-        """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first; of many
+        """Steps delivered to ``queue`` over ``older_than`` seconds ago that were not claimed, oldest first; of many
         shards, those of some, and of the next ones the next time."""
         if not (turn := self.rounds.turn(f"unclaimed {queue}", _LOOKS)):
             return []
@@ -96,7 +96,7 @@ class DueIndex:
         return [_due_item(member, queue) for members in found for member in members][:limit]
 
     async def delivered(self, queue: str) -> int:
-        """The number of steps that are delivered to ``queue`` and that nobody has claimed."""
+        """The number of steps that are delivered to ``queue`` and that are not claimed."""
         return sum(await self._of_shards(lambda pipeline, shard: pipeline.zcard(keys.ready(shard, queue))))
 
     async def held(self, worker: str, before: int, limit: int = 10_000) -> list[DueItem]:

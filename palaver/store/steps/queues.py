@@ -1,6 +1,6 @@
 """The queues that tools have of their own (ADR 0030): those that a worker's tools name, or that a worker takes from.
 
-They are remembered without workers, too: whoever scales to zero has to be told that something waits there. What a step
+They are remembered without workers, too: an autoscaler at zero has to be told that something waits there. What a step
 is in was named by the worker that made it, within the longest life of a run.
 """
 

@@ -158,7 +158,7 @@ class Steps:
         place: OfferedPlace | None = None,
     ) -> Settled:
         """Apply ``verdict`` and end the lease. Watchers were ``shown`` so much of its message: of one of which they saw
-        nothing, whoever reads its event makes the deltas. ``trace_note`` is what the worker says of the attempt in
+        nothing, the reader of its event makes the deltas. ``trace_note`` is what the worker says of the attempt in
         the trace of the run, JSON. A worker that offers a ``place`` may get the lease of the run's next model step.
 
         Raises:

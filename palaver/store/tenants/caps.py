@@ -126,8 +126,8 @@ class TenantCaps:
 
     async def allowed(self, every: float = 0.0) -> Sequence[tuple[str, str, str]]:
         """Steps that wait for a cap of their tenant and may begin by now, each by the ids of its conversation and its
-        run and its name. Of many tenants some are looked at, and the next ones the next time. None, if somebody has
-        looked less than ``every`` seconds ago."""
+        run and its name. Of many tenants some are looked at, and the next ones the next time. None, if another sweeper
+        has looked less than ``every`` seconds ago."""
         replies = await self._scripts.run_for_each(
             self._rounds.turn("allowed", 1),
             lambda shard: FindAllowed(

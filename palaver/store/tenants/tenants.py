@@ -33,7 +33,7 @@ class Tenant(NamedTuple):
 
 
 DEFAULT: Final = Tenant("default", "")
-"""The tenant of whoever needs no other: it is always there, and its ids carry nothing."""
+"""The tenant for callers that need no other: it is always there, and its ids carry nothing."""
 
 
 class Tenants:

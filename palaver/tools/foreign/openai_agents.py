@@ -30,7 +30,7 @@ def foreign_tool(tool: Any) -> ToolFacts | None:
         description=tool.description,
         parameters=tool.params_json_schema,
         call=call,
-        # Where a function decides, somebody is asked each time.
+        # Where a function decides, a person is asked each time.
         risky=bool(tool.needs_approval),
         timeout=tool.timeout_seconds,
     )

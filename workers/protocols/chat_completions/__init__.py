@@ -30,7 +30,7 @@ _SHOWN: Final = {"type": "text", "text": "[Automatic note] What these tool resul
 """Before images and files of tools. A message of the user has them, as OpenAI takes nothing but text from a tool, and
 most other servers follow it."""
 _UNNAMED: Final = "file"
-"""A file's name where nobody gave it one: OpenAI wants one."""
+"""A file's name where it has none: OpenAI wants one."""
 _SHORT: Final = re.compile(r"[A-Za-z0-9]{9}")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that OpenAI takes in no name; a conversation with such a name would be refused for ever."""
@@ -73,7 +73,7 @@ class ChatCompletions:
         return [orjson.dumps(asks), *(_result(result, ids.get(result.call_id or "")) for result in results), *after]
 
     def _id(self, call_id: str) -> str:
-        """The id of a call for the provider that is asked: the same for the same, whoever made it."""
+        """The id of a call for the provider that is asked: the same for the same, whatever made it."""
         if not self._short_ids or _SHORT.fullmatch(call_id):
             return call_id
         return hashlib.sha256(call_id.encode()).hexdigest()[:9]

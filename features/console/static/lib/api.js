@@ -85,7 +85,7 @@ export async function listAll(path, query, most = 1000, signal) {
 }
 
 /**
- * What `load(signal)` returns, asked again every so many milliseconds while somebody looks: {data, problem, reload, at},
+ * What `load(signal)` returns, asked again every so many milliseconds while the page is visible: {data, problem, reload, at},
  * `at()` when it was asked for last. A problem leaves what was there before. `on` are the values it depends on; `every` may be a function of the data,
  * and 0 is never; where nothing changes it is asked more and more seldom.
  */

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 
 let tell = () => {};
 
-/** Show something in a dialog until somebody closes it. */
+/** Show something in a dialog until it is closed. */
 export function openDialog(content) {
   tell(content);
 }

@@ -1,4 +1,4 @@
-// Keyboard: a letter does what a page says, unless somebody writes into a field or a dialog is open.
+// Keyboard: a letter does what a page says, unless a field has the focus or a dialog is open.
 import { html, useLayoutEffect, useRef } from "./html.js";
 import { go } from "./router.js";
 import { openDialog } from "./dialogs.js";

@@ -1,4 +1,4 @@
-// A list that may be long: the newest page and as many behind it as somebody asked for, all of them read again and
+// A list that may be long: the newest page and as many behind it as were asked for, all of them read again and
 // again, one behind the other. So what is on the screen is true, no entry is missing between two pages, and however
 // many there are, a page holds a bounded part of them and asks for one part after the other at an even pace.
 import { html, useRef } from "./html.js";

@@ -1,5 +1,5 @@
 // Markdown of models as nodes: no HTML of theirs is ever read as such. Links lead to http(s) alone; an image is a word
-// until somebody asks for it, and then only if it brings its own bytes: an address of somebody else's would tell them.
+// until it is asked for, and then only if it brings its own bytes: an address of another server would tell that server.
 import { html, useState } from "./html.js";
 import { Clipped, visible } from "./text.js";
 
@@ -28,7 +28,7 @@ export function Away({ to, children }) {
 
 const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 
-/** An image: a button, until somebody wants to see it. */
+/** An image: a button, until it is asked for. */
 export function Picture({ address, name = "image" }) {
   const [shown, show] = useState(false);
   if (!PICTURE.test(address)) return html`<${Away} to=${address}>image: ${visible(name)}<//>`;

@@ -43,7 +43,7 @@ export function Copy({ text, children = "copy" }) {
   return html`<button class="small" onClick=${copy}><span role="status">${state || children}</span></button>`;
 }
 
-/** A field whose text counts when it is left or entered: what somebody types there stays while the page is drawn anew. */
+/** A field whose text counts when it is left or entered: what is typed there stays while the page is drawn anew. */
 export function Field({ value = "", put, ...more }) {
   const [draft, type] = useState(null);
   return html`<input ...${more} value=${draft ?? value} onInput=${(event) => type(event.target.value)}

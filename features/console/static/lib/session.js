@@ -16,7 +16,7 @@ function set(next) {
   watchers.forEach((tell) => tell(now));
 }
 
-/** End the session when its time is over; a computer that slept meanwhile says so when somebody looks again. */
+/** End the session when its time is over; a computer that slept meanwhile says so when the page is visible again. */
 function watch() {
   clearTimeout(end);
   if (now.state !== "in" || !now.keyed) return;

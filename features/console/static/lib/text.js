@@ -27,7 +27,7 @@ export function size(count) {
   return count < 1_000_000 ? `${Math.round(count / 1000)} thousand characters` : `${(count / 1e6).toFixed(1)} million characters`;
 }
 
-/** A text of any length: the first part of it until somebody asks for more. `show(text)` draws what is shown. */
+/** A text of any length: the first part of it until more is asked for. `show(text)` draws what is shown. */
 export function Clipped({ text, most = MOST, show = (shown) => visible(shown) }) {
   const [all, ask] = useState(false);
   const whole = all || text.length <= most;

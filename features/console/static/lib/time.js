@@ -1,4 +1,4 @@
-// Times, as seen from now: one clock for all of them, which stands still while nobody looks.
+// Times, as seen from now: one clock for all of them, which stands still while the page is hidden.
 import { html, useEffect, useState } from "./html.js";
 
 const watchers = new Set();

@@ -5,7 +5,7 @@ import { Copy } from "./parts.js";
 import { Clipped, Plain, line, pretty, visible } from "./text.js";
 import { Time } from "./time.js";
 
-const FIRST = 300; // messages and calls that are drawn until somebody asks for all
+const FIRST = 300; // messages and calls that are drawn until all are asked for
 
 /** The text of a message's content. */
 export function textOf(content) {

@@ -12,7 +12,7 @@ const SHOWN = 50;
 const MOST = 2000;
 
 async function load(signal) {
-  // A run may wait for somebody at one call while another one of it goes on: the newest of these are looked at, too.
+  // A run may wait for an action at one call while another one of it goes on: the newest of these are looked at, too.
   const [waiting, going] = await Promise.all([
     listAll("v1/runs", { status: "requires_action", limit: 200 }, MOST, signal),
     request("GET", "v1/runs", { query: { status: "running", limit: 200 }, signal }),
@@ -33,7 +33,7 @@ export default function Actions() {
   const busy = useRef(false);
   const list = useRef(null);
   useLayoutEffect(() => {
-    // The first one is chosen once, before a key is heard; what somebody else has answered is not silently followed by
+    // The first one is chosen once, before a key is heard; what another person has answered is not silently followed by
     // another one.
     if (chosen === null && waiting.length) choose(waiting[0].action.id);
   }, [chosen === null && waiting.length > 0]);

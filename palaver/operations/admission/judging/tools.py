@@ -42,7 +42,7 @@ def _client_tool_faults(agent: AgentSpec) -> Iterator[FieldError]:
 
 def _approval_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[Fault]:
     """Yield a fault for each pattern that fits no tool: one with a typing error would let calls through without
-    approval. Which tools a server of the agent's own has nobody knows yet."""
+    approval. Which tools a server of the agent's own has is not known yet."""
     servers = frozenset(agent.tools)
     known = [name for name in agent.tools if tools is None or name in tools or name in agent.subagents]
     approvals = agent.approvals

@@ -25,7 +25,7 @@ class Reserve(Script[Reserved | Wait | Stale]):
     call: int
     """Its number among the calls of this attempt, from 1."""
     spent: int | None
-    """The cost of those before it, nano-dollars; None if nobody knows."""
+    """The cost of those before it, nano-dollars; None if unknown."""
     least: int
     """The cost of what it is sent, as the next at most."""
     most: int
@@ -49,7 +49,7 @@ class FindAllowed(Script[Allowed]):
     held: Key
     meters: Key
     every: Seconds
-    """If somebody has looked since so long ago, it finds nothing; 0: it looks in any case."""
+    """If there was a look since so long ago, it finds nothing; 0: it looks in any case."""
     tenants: int
     """That are looked at, at most."""
     of_a_tenant: int

@@ -46,7 +46,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Revised:
-    """It has another revision: somebody else has changed it."""
+    """It has another revision: another client has changed it."""
 
 
 class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):

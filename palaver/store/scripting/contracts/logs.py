@@ -195,7 +195,7 @@ class Deleted:
 
 class DeleteRun(Script[More | Deleted | Active | Unknown]):
     """Delete a run that has ended: its record, its feed, and what it put into the conversation's log. From the first
-    part on no user and no model sees it; should nobody go on with it, the rest goes when its retention is over."""
+    part on no user and no model sees it; if the deletion does not go on, the rest goes when its retention is over."""
 
     when_full = True
 
@@ -204,7 +204,7 @@ class DeleteRun(Script[More | Deleted | Active | Unknown]):
 
 class DeleteConversation(Script[More | Deleted | Busy | Unknown]):
     """Delete a conversation with its runs, once all of them have ended. From the first part on it is unknown to
-    everybody; should nobody go on with it, the rest goes when its retention is over."""
+    everybody; if the deletion does not go on, the rest goes when its retention is over."""
 
     when_full = True
 

@@ -118,7 +118,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class IsOut:
-    """Nobody calls but one probe at a time, and the call that failed waits behind all others."""
+    """Only one probe at a time calls, and the call that failed waits behind all others."""
 
     seconds: Seconds
     """Until it is to ask again."""
@@ -127,7 +127,7 @@ class IsOut:
 
 @dataclass(frozen=True, slots=True)
 class FailsAlone:
-    """It is an outage as far as is known: nobody was answered since the step's first attempt. Nobody else waits."""
+    """It is an outage as far as is known: no call was answered since the step's first attempt. No other step waits."""
 
     seconds: Seconds
     """Until it is to ask again."""

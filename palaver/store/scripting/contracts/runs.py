@@ -139,7 +139,7 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | 
     endpoint: str | None
     """The endpoint, as in `ChangeConversation`."""
     title: str | None
-    """The title of the conversation, if nobody gave it one and this run has its first message."""
+    """The title of the conversation, if it was given none and this run has its first message."""
     folded: str | None
     """The same in small letters."""
     input_preview: str | None
@@ -188,7 +188,7 @@ class NewItem(NamedTuple):
 
 
 Resolution = Literal["approve", "deny", "edit", "output", "answer", "expired", "cancelled"]
-"""The way an action was resolved: by an item of that type, by nobody in time, or with its run."""
+"""The way an action was resolved: by an item of that type, by its expiry, or with its run."""
 
 
 @dataclass(frozen=True, slots=True)

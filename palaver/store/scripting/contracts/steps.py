@@ -119,7 +119,7 @@ class VerdictKind(StrEnum):
 
 class Settle(Script[Moved | Lease | Stale]):
     """Apply a verdict under a live lease. Without the newest fence nothing is written. A worker that offers its place
-    may get the lease of the run's next step: then nobody is waiting for a worker, and there is nothing to publish."""
+    may get the lease of the run's next step: then no step is waiting for a worker, and there is nothing to publish."""
 
     when_full = True
     echoes = ("run_id", "conversation_id", "kind")
@@ -225,7 +225,7 @@ class Filled:
 
 class Fill(Script[Filled]):
     """Deliver what a shard's queues have room for, in the order of its tenants' turns. What makes room does it as well;
-    this is for caps that somebody has changed."""
+    this is for caps that were changed."""
 
     when_full = True
 

@@ -19,7 +19,7 @@ local function first_of_month(day)
 end
 
 -- For each cap its name (code), and of one in money what it leaves (left) and when its day or month is over (ends, ms); of
--- a rate how far it is used (used, ms), how much of a call's needs it counts (counts), and the ms of one (each). Whoever
+-- a rate how far it is used (used, ms), how much of a call's needs it counts (counts), and the ms of one (each). A call that
 -- asks may do with what is reserved for it, as far as that is `free`.
 local function allowance(prefix, owner, free)
   local per_day, per_month, requests, tokens = caps_of(prefix, owner, 'usd_per_day', 'usd_per_month',

@@ -1,7 +1,7 @@
 -- One step alone that fails again and again: the provider may be out, or its request is to blame.
 -- needs: circuit
 -- It is the request if anybody was answered meanwhile. Answers are not told while all is well, so the step's failure is
--- published: whoever was answered since, or is from now on, tells it once. Until then the step waits, and nobody else.
+-- published: a worker that was answered since, or is from now on, tells it once. Until then the step waits, and no other one.
 
 local LONGEST_WAIT = 30000
 

@@ -8,7 +8,7 @@ local function parent_of_new()
   return parent, PREFIX .. 'run:' .. parent.run_id, steps, text and cjson.decode(text)
 end
 
--- Why no child may begin; nil if one may, or if the run is nobody's child.
+-- Why no child may begin; nil if one may, or if the run is no child.
 local function why_barred()
   if not args.parent then return nil end
   local parent, run, _, step = parent_of_new()

@@ -5,7 +5,7 @@
 local FAILURES = 5
 -- Failures that are longer ago say nothing of now. First-token timeouts come after two minutes.
 local MEMORY = 300000
--- Each outage that was none doubles the failures that the next one needs: a worker that alone fails has nobody wait for
+-- Each outage that was none doubles the failures that the next one needs: a worker that alone fails has no other wait for
 -- long, and not often. 80 are enough for a real one, of a provider that is busy enough to be misjudged.
 local MOST_DOUBTS = 4
 local doubts = NOW < (gate.doubted or 0) + MEMORY and gate.doubts or 0

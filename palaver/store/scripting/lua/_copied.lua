@@ -1,4 +1,4 @@
--- A log that was copied for a conversation to begin with. Nobody knows the copy but the request that made it.
+-- A log that was copied for a conversation to begin with. Only the request that made the copy knows it.
 -- needs: half_deleted, page
 
 -- How far the copy named `name` goes, and its bytes; nothing if that is not up to `through`, or if something was

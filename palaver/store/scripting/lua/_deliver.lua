@@ -4,7 +4,7 @@
 -- Where a worker would go on with the run: leases it the next step in place of a delivery, and answers whether it did.
 local go_on
 
--- What the step is, for operators: its tool or the model, and the agent. Empty if nobody knows.
+-- What the step is, for operators: its tool or the model, and the agent. Empty if unknown.
 local function title_of(step)
   local agent, model = names_in_use()
   local what = step and (step.tool or not step.call and model)
@@ -13,7 +13,7 @@ local function title_of(step)
 end
 
 -- A run that has begun goes before those that have not: at the end of the line it would wait for all newer ones with each
--- of its model calls. Every so many calls it does stand in line, so that whoever is new has a turn.
+-- of its model calls. Every so many calls it does stand in line, so that new runs have a turn.
 local STANDS_IN_LINE = 16
 
 local function is_begun(name, step)

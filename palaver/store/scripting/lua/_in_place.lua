@@ -2,7 +2,7 @@
 -- needs: turn, lease
 
 -- Milliseconds: a step that is ready for longer waits for a worker with room. Until then its delivery is on its way, or
--- whoever has it is about to claim it.
+-- the worker that has it is about to claim it.
 local ON_ITS_WAY = 100
 
 -- Whether model steps of this shard wait for a worker: more of them than this one has `room` for, or for their turn.
@@ -34,7 +34,7 @@ local function claim_next(name, step)
   return true
 end
 
--- The step is over, and the run proceeds: with its next model step in this place, if that is ready and nobody waits.
+-- The step is over, and the run proceeds: with its next model step in this place, if that is ready and no other step waits.
 local function proceed_in_place()
   go_on = place and claim_next
   local next_run = proceed()

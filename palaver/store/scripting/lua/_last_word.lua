@@ -2,7 +2,7 @@
 -- needs: conversation
 
 -- Entries from a position back among which a message is looked for. Between messages there are only entries about runs,
--- and about what was withdrawn; behind so many there is nothing that somebody still waits for.
+-- and about what was withdrawn; behind so many there is nothing that is still waited for.
 local FAR = 2000
 
 -- Go through the log from `position` back: `look` gets each message with its position, and answers before which position
@@ -35,7 +35,7 @@ local function withdrawn_parts()
 end
 
 -- Where the one of the `parts` begins that has this entry; nil if none has. Up to the entry it has no message of another
--- run: only one has its turn at a time. Whoever goes back needs no part again that is behind the entry: it is dropped.
+-- run: only one has its turn at a time. Going back needs no part again that is behind the entry: it is dropped.
 local function withdrawn_since(position, run, parts)
   while #parts > 0 and parts[#parts][1] > position do table.remove(parts) end
   for i = #parts, 1, -1 do

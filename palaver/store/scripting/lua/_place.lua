@@ -2,7 +2,7 @@
 -- needs: last_word
 
 -- The last such place up to `position`: that itself, or the one before the message that asks for tools. Nil if there is
--- no message near: nobody has looked then whether a turn is open.
+-- no message near: it was not looked then whether a turn is open.
 local function place_up_to(position)
   local results, place = 0, position
   local found = look_back(position, function(fields, at)

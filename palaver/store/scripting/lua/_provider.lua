@@ -1,6 +1,6 @@
 -- The gate of a provider, for all scripts about providers. Times are ms.
 -- needs: now
--- The gate is a hash: until (end of the cool-down), opens (from when nobody need ask for it), published (the `until` that
+-- The gate is a hash: until (end of the cool-down), opens (from when it need not be asked for), published (the `until` that
 -- was published), begun (how far the ramp is used), orders (places in the queue so far), served (the order of the last call
 -- that waited and could begin),
 -- looked (up to when who is late was looked for); used_<rate> (GCRA: the time up to which calls have used a rate); minute,
@@ -11,8 +11,8 @@
 -- Where a step alone failed again and again: suspected (when it last did), answered (when a call last was, as far as is told).
 local GATE, CALLS, LINE = keys.gate, keys.calls, keys.line
 
--- A grant that nobody uses goes to the next in line; a waiter that does not come back is forgotten; one in line asks
--- by itself if nobody wakes it.
+-- A grant that is not used goes to the next in line; a waiter that does not come back is forgotten; one in line asks
+-- by itself if it is not woken.
 local GRANT, PATIENCE, POLL, POLL_SPREAD = 5000, 600000, 5000, 20
 -- So many of them in one script; who is left over asks by itself, or gets the next place that comes free.
 local MOST_GRANTS = 200
@@ -23,7 +23,7 @@ for i = 1, #fields, 2 do gate[fields[i]] = tonumber(fields[i + 1]) end
 local UNTIL = gate['until'] or 0
 local woken = {}
 
--- Whether the circuit is open: nobody calls but one probe at a time.
+-- Whether the circuit is open: only one probe at a time calls.
 local function is_out() return gate.out ~= nil end
 
 local function save_field(name, number)
@@ -36,7 +36,7 @@ local function drop_fields(...)
   redis.call('HDEL', GATE, ...)
 end
 
--- An outage that nobody has looked at for so long is forgotten, before `opens` gets another meaning.
+-- An outage that was not looked at for so long is forgotten, before `opens` gets another meaning.
 if gate.out and NOW >= gate.opens then
   drop_fields('out', 'every', 'probing', 'woken', 'confirmed', 'was_until', 'was_opens')
   redis.call('DEL', keys.streak, keys.outage)

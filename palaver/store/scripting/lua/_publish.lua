@@ -25,7 +25,7 @@ local function send(to, queue, run, conversation, name, number, title)
 end
 
 -- A delivery that is lost is found in `ready` and sent again. `first`: whether it is consumed first. The title is for
--- operators; empty if nobody knows one.
+-- operators; empty if there is none.
 local function publish(queue, first, run, conversation, name, number, title)
   published = published + 1
   local to = broker_queue(queue, first)

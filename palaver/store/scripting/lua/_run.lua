@@ -48,7 +48,7 @@ local function lacked()
   end
 end
 
--- The agent (- for none) and the model that is asked; nothing if nobody knows.
+-- The agent (- for none) and the model that is asked; nothing if unknown.
 local names, names_of = {}, nil
 local function names_in_use()
   if names_of ~= NAMES then

@@ -2,7 +2,7 @@
 -- in another conversation of the same id.
 -- needs: now
 
--- Whether there is room for the changes; they are made if so, unless somebody only `asks`. `endpoint` is what the key of
+-- Whether there is room for the changes; they are made if so, unless the call only `asks`. `endpoint` is what the key of
 -- a new agent is kept under: those of other agents go with them, unless a run that has not ended may need them.
 local function keep_secrets(conversation, changes, asks, endpoint)
   local kept = redis.call('HMGET', conversation, 'secrets', 'unfinished')
@@ -22,7 +22,7 @@ local function keep_secrets(conversation, changes, asks, endpoint)
   local text = next(secrets) and cjson.encode(secrets) or '{}'
   if names > Limit.SECRETS or #text > Limit.SECRETS_BYTES then return false end
   if asks or not changed then return true end
-  -- Nobody has sealed anything in the same way before, so its end is like no other.
+  -- Nothing was sealed in the same way before, so its end is like no other.
   redis.call('HSET', conversation, 'secrets', text, 'secrets_at', NOW .. ' ' .. string.sub(text, -24))
   return true
 end

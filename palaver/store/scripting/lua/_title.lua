@@ -1,4 +1,4 @@
--- The title of a conversation that nobody gave one: its first words.
+-- The title of a conversation that was given none: its first words.
 -- needs: run
 
 -- They are those of the run `run`, and go with it if it is deleted; '' if no run brings them.

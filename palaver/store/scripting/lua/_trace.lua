@@ -21,7 +21,7 @@ end
 local function write_span(of, began, ...)
   redis.call('XADD', spans(), 'MAXLEN', '~', Limit.SPANS, '*', of, table.concat({ ID, string.match(CONV, 'conv_.*'), TRACE,
     NAMES or '', MODEL or 0, began, NOW, ... }, '\n'))
-  -- In case that nobody sends them.
+  -- In case they are not sent.
   redis.call('EXPIRE', spans(), Setting.RETENTION)
 end
 

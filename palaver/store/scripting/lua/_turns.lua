@@ -161,7 +161,7 @@ local function deliver_first(owner, time, queue)
   local member = redis.call('ZPOPMIN', backlog(owner, queue))[1] or ''
   local text = redis.call('HGET', undelivered(queue), member)
   forget_delivery(queue, member)
-  -- Somebody deleted it by hand: that must not keep others waiting.
+  -- It was deleted by hand: that must not keep others waiting.
   if not text then return end_backlog(owner, queue) end
   local delivery = cjson.decode(text)
   redis.call('HSET', fair(), queue, time)

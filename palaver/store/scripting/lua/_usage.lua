@@ -12,7 +12,7 @@ local function correct_charge(charged, taken)
   redis.call('HSET', meters(), OWNER .. 'tokens', string.format('%.3f', used))
 end
 
--- Add up what a step used, for the run and in the ledger. If nobody knows what it cost, the tenant has spent what was
+-- Add up what a step used, for the run and in the ledger. If its cost is unknown, the tenant has spent what was
 -- reserved for it.
 local function count_usage(used, step)
   local counted = {

@@ -1,5 +1,5 @@
 -- The hash of tenants has two fields for each tenant: its record by its name, and its name by `@` and its tag. The tag of
--- a tenant that was erased stands there without a name, so that nobody gets it again; `@` counts these.
+-- a tenant that was erased stands there without a name, so that it is never given again; `@` counts these.
 if redis.call('HEXISTS', keys.tenants, args.tenant) == 1 then return reply.name_taken() end
 if redis.call('HEXISTS', keys.tenants, '@' .. args.tag) == 1 then return reply.tag_taken() end
 local erased = redis.call('HGET', keys.tenants, '@')

@@ -17,7 +17,7 @@ if probed then
   drop_fields('doubts', 'doubted')
 end
 redis.call('HSET', OUTAGE, 'error', args.error)
--- If nobody probes for so long, nobody waits any more.
+-- Without a probe for so long, no step waits any more.
 save_field('opens', NOW + PATIENCE)
 -- The call already has a place if this script is repeated because the answer was lost. It has begun: it waits behind all.
 local place = step_forward(args.call, 0)

@@ -4,7 +4,7 @@ if not step then return reply.stale() end
 -- The same call: the worker asks again because the answer was lost.
 if step.reserves == args.call then return reply.reserved() end
 
--- An earlier call of this attempt takes what it cost, or what was reserved for it if nobody knows that.
+-- An earlier call of this attempt takes what it cost, or what was reserved for it if that is unknown.
 local before, needs = step.reserved or 0, { args.least, args.most, args.tokens }
 local spent = args.spent or before
 local tenant = allowance(PREFIX, OWNER, before - spent)

@@ -38,7 +38,7 @@ if kind == SubmitKind.RETRY then
   args.messages = left_to_say(args.retried_from)
   if not args.messages then return refused(RefusalCode.NOTHING_TO_RETRY) end
 end
--- It is to answer what is there. Behind a run that is being cancelled nobody knows yet what that will be.
+-- It is to answer what is there. Behind a run that is being cancelled it is not known yet what that will be.
 local quiet = (kind == SubmitKind.KNOWN or kind == SubmitKind.NAMED) and #args.messages == 0
 local silent = kind == SubmitKind.CONDENSE or quiet
 if quiet and not (active or has_something_to_answer()) then

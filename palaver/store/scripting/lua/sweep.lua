@@ -46,8 +46,8 @@ elseif step.state == StepState.AWAITING then
   if due then return moved(action_expired(what, step)) end
 elseif step.state == StepState.LATER then
   -- A step that was postponed or lost has already waited, so it comes first: behind a backlog it would miss its turn
-  -- again. One that lacks a worker is offered often at first; after that, those that nobody can do would come before
-  -- those that somebody can.
+  -- again. One that lacks a worker is offered often at first; after that, those that no worker can do would come before
+  -- those that one can.
   local first = step.postponed == step['until'] or step.losses > 0 or nil
   if lacks_worker(step) then first = NOW - (step.lacking_since or NOW) < 2000 end
   if due then deliver(what, step, first) end

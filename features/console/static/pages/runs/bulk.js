@@ -39,7 +39,7 @@ function skippedWords(skipped) {
   return parts.length ? ` Left alone: ${parts.join(", ")}.` : "";
 }
 
-/** What was done until somebody closed the dialog, or until it could not go on. */
+/** What was done until the dialog was closed, or until it could not go on. */
 function Stopped({ verb, past, done, of, problem }) {
   return html`<h2>${verb} runs: stopped</h2><p role="status">Stopped: ${count(done.done)} of ${count(of)} ${past}.${skippedWords(done.skipped)}</p>
     <${Trouble} problem=${problem} /><button onClick=${closeDialog}>Close</button>`;
