@@ -1,4 +1,4 @@
-"""`python -m deploy.words_check`: names that are missing or taken twice, in ``palaver``, ``workers`` and ``api``.
+"""`python -m deploy.words_check`: names that are missing or taken twice, and sentences that do not say who acts.
 
 A public docstring that begins with a headless What, Whether, Which, … describes a thing and does not name it: a noun
 names a thing, a verb an act. Docstrings are also the strings under attributes. A name is public if neither it nor a
@@ -6,12 +6,16 @@ name around it begins with an underscore.
 
 Two classes of one name are two things that a reader takes for one, unless they are one thing on two sides (`SIDES`).
 The blocking client is generated from the one on asyncio, and left out.
+
+Whoever, somebody and nobody hide who acts: a sentence names the worker, the client, the person, or uses the passive.
+`INDEFINITE` has how many there may be in each part of the repository. The numbers only go down.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -35,6 +39,11 @@ SIDES: Final[Mapping[str, str]] = {
 }
 """Names of two classes that are one thing on two sides, with the sides. At most `MOST_SIDES`."""
 MOST_SIDES: Final = 10
+
+_INDEFINITE: Final = re.compile(r"\b(?:whoever|somebody|nobody)\b", re.IGNORECASE)
+PRODUCT: Final = ("palaver/", "workers/", "api/", "features/", "clients/", "deploy/", "examples/")
+INDEFINITE: Final[Mapping[str, int]] = {"product code": 44, "pages": 0, "tests and tools": 523}
+"""Words that hide who acts, at most, in each part. Lower a number when a change takes words away."""
 
 Files = Mapping[str, str]
 """The texts of modules by their paths below the project's folder."""
@@ -104,6 +113,36 @@ def _is_public(path: str, name: str) -> bool:
     return all(not part.startswith("_") or part.endswith("__") for part in names)
 
 
+def part(path: str) -> str:
+    """Return the part of the repository that a file belongs to, a key of `INDEFINITE`."""
+    if path.endswith(".md"):
+        return "pages"
+    return "product code" if path.startswith(PRODUCT) and "/tests/" not in path else "tests and tools"
+
+
+def indefinite(files: Files) -> dict[str, int]:
+    """Count the words that hide who acts, by part of the repository."""
+    counts = dict.fromkeys(INDEFINITE, 0)
+    for path, text in files.items():
+        counts[part(path)] += len(_INDEFINITE.findall(text))
+    return counts
+
+
+def indefinite_faults(counts: Mapping[str, int], most: Mapping[str, int]) -> Iterator[str]:
+    """Yield a line for each part with more such words than it may have."""
+    for name, count in counts.items():
+        if count > most[name]:
+            yield f"{name}: whoever, somebody, nobody {count} times, of at most {most[name]}: say who acts"
+
+
+def texts() -> Files:
+    """Read all text files of the repository, but for this check, its test and what is generated."""
+    listed = ["git", "grep", "-lIiwE", "--untracked", "whoever|somebody|nobody"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    left_out = (GENERATED, "deploy/words_check.py", "tests/unit/test_words_check.py")
+    return {name: (ROOT / name).read_text() for name in names if not name.startswith(left_out)}
+
+
 def modules() -> Files:
     """Read the modules that the check is for."""
     paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
@@ -114,7 +153,7 @@ def modules() -> Files:
 def main() -> None:
     """Print what is wrong, if anything is."""
     files = modules()
-    lines = sorted(faults(files, SIDES))
+    lines = sorted((*faults(files, SIDES), *indefinite_faults(indefinite(texts()), INDEFINITE)))
     print("\n".join(lines) if lines else f"{len(files)} modules: every public thing has a name of its own")
     sys.exit(bool(lines))
 

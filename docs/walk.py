@@ -32,7 +32,7 @@ worker is sent a delivery, asks the model, and settles. It is made from the code
 it, so it cannot go stale. Read it once from top to bottom; afterwards you know where a change belongs.
 
 Three sentences carry the whole of it. *A delivery is only a hint*: it names a step, and the store decides whether
-anything is to be done. *A lease is the right to work*: it has a number, and without the newest number nobody can write.
+anything is to be done. *A lease is the right to work*: it has a number, and without the newest no worker can write.
 *A verdict is a value*: the function of a step answers what is to follow, and one script makes it so.
 
 """
@@ -64,7 +64,7 @@ WALK: Final = (
                 LUA + "claim.lua",
                 (),
                 "Here it is decided, in one atomic script. Whatever is out of order is a stray, and the task ends. "
-                "Whoever repeats a claim has the same lease as before.",
+                "A repeated claim gets the same lease as before.",
             ),
             Stop(
                 LUA + "_lease.lua",
@@ -226,7 +226,7 @@ WALK: Final = (
             Stop(
                 _STEPS + "in_place.py",
                 ("InPlace.offer",),
-                "With a verdict that goes on, the worker offers its place. If nobody waits, the script claims the next "
+                "With a verdict that goes on, the worker offers its place. If no step waits, the script claims the next "
                 "step for it: no delivery, no queue. That is a Celery task, too, which begins when this one ends.",
             ),
             Stop(

@@ -82,7 +82,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     "What waits": (
         Panel("Runs that wait, by reason", "short", {"{{reason}}": "max by (reason) (palaver_waiting)"}, stacked=True),
         Panel("The oldest of them", "s", {"{{reason}}": "max by (reason) (palaver_waiting_oldest_seconds)"}),
-        Panel("Calls that wait for somebody", "short", {"{{type}}": "max by (type) (palaver_pending_actions)"}),
+        Panel("Calls that wait for a decision", "short", {"{{type}}": "max by (type) (palaver_pending_actions)"}),
         Panel("The oldest of these", "s", {"{{type}}": "max by (type) (palaver_pending_actions_oldest_seconds)"}),
     ),
     "Queues and workers": (

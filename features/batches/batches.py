@@ -34,7 +34,7 @@ _PARTS: Final = limit_of("batch_cells") // limit_of("batch_part") + 1
 _ABANDONED: Final = f"No items came for {limit_of('batch_open') // 3600} hours, and none of them was the last."
 _FAILED: Final = "What is stored of it could not be read: no more of its runs are begun. Those under way go on."
 _UNREAD: Final = (
-    "What is stored of it cannot be read by those who looked lately. It fails if nobody can for "
+    "What is stored of it cannot be read by those who looked lately. It fails if none can for "
     f"{limit_of('batch_unreadable') // 3600} hour, or when it is cancelled."
 )
 _STATUSES: Final = get_args(CellStatus)

@@ -104,7 +104,7 @@ def _refusal(response: httpx.Response, body: bytes, *, idempotent: bool) -> Tool
     if status >= 500:
         return ToolError(f"The service answered HTTP {status}.{IN_DOUBT}" + (f" It said: {said}" if said else ""))
     if 300 <= status < 400:
-        return ToolError(f"the service answered HTTP {status}: it leads elsewhere, where nobody follows")
+        return ToolError(f"the service answered HTTP {status}: it leads elsewhere, and is not followed")
     return ToolError(sentence)
 
 

@@ -340,7 +340,7 @@ class HttpChannel:
             wait = retry_after(response.headers)
             raise NeverSent(f"it asks to wait (HTTP {status})", retry_after=wait, status=status)
         if status < 400:
-            raise RequestRefused(f"it sends elsewhere (HTTP {status}), where nobody follows", status=status)
+            raise RequestRefused(f"it sends elsewhere (HTTP {status}), and is not followed", status=status)
         if status == 404 and self._session is not None:
             self._is_forgotten = True
             raise SessionGone("it does not know the session any more (HTTP 404)")

@@ -119,7 +119,7 @@ def questions_in(requests: object, asker: str, before: int = 0) -> dict[str, Ser
 def _question(request: object, asker: str) -> ServerQuestion:
     match request:
         case {"method": str() as method} if method != _METHOD:
-            raise ToolError(f"{asker} wants {visible(method)[:80]!r}, which nobody does here")
+            raise ToolError(f"{asker} wants {visible(method)[:80]!r}, which is not supported here")
         case {"method": str(), "params": dict() as params}:
             pass
         case _:
@@ -135,7 +135,7 @@ def _question(request: object, asker: str) -> ServerQuestion:
             return ServerQuestion(asker=asker, message=shown, form=_form(params.get("requestedSchema"), asker))
         case "url":
             return ServerQuestion(asker=asker, message=shown, url=_address(params.get("url"), asker))
-    raise ToolError(f"{asker} asks in a way that nobody here knows")
+    raise ToolError(f"{asker} asks in a way that is unknown here")
 
 
 def _address(url: object, asker: str) -> str:

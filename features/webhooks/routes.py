@@ -53,7 +53,7 @@ class DeliveriesQuery(Query):
     examples={
         "all events": {"url": "https://example.org/palaver"},
         "for OpenAI's client": {"url": "https://example.org/openai", "format": "openai"},
-        "what needs somebody": {
+        "what needs a person": {
             "url": "https://example.org/alerts",
             "types": ["run.failed", "run.expired", "run.action_required", "webhook.disabled"],
         },

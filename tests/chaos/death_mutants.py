@@ -41,7 +41,7 @@ DEATH_MUTANTS: Final = by_name(
         "tests/contract/test_leases.py",
     ),
     _mutant("who hears nothing is dead", _FLEET, "if str(worker.connection) not in there)", ")"),
-    _mutant("who lost a connection is dead, though it hears", _FLEET, "strict=True) if nobody]", "strict=True)]"),
+    _mutant("who lost a connection is dead, though it hears", _FLEET, "strict=True) if is_silent]", "strict=True)]"),
     _mutant("judged by another server", _FLEET, "if server and server == here and int(", "if server and int("),
     _mutant("a watcher that hears nothing itself", _FLEET, "if absent and not deaf else", "if absent else"),
     _mutant("one look is enough", _WATCH, "if now - suspect.since >= self._needed(gone) or", "if True or"),

@@ -323,7 +323,7 @@ async def test_one_that_nobody_can_read_ends_and_can_be_removed() -> None:
         await each.look()
         shown = await each.read(made)
         assert (shown["state"], shown["cells"], shown["totals"]) == ("running", 0, [])
-        assert "It fails if nobody can for 1 hour" in shown["reason"]
+        assert "It fails if none can for 1 hour" in shown["reason"]
         listed = (await each.api.client.get("/v1/batches")).json()["data"]
         assert {batch["id"] for batch in listed} == {made["id"], other["id"]}
         # A newer version can read it: it goes on.

@@ -58,20 +58,20 @@ ALERTS = "deploy/helm/palaver/alerts.yaml"
 DASHBOARD = "deploy/grafana/palaver.json"
 LEAST = "least-values.yaml"
 MISNAMED = (
-    (DROP_IN, "OPENAI_API_KEY_FILE", "OPENIA_API_KEY_FILE", "openai.conf: nobody reads OPENIA_API_KEY_FILE"),
-    (WORKERS, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", f"{LEAST}: Deployment/palaver-worker: nobody reads "
-     "PALAVER_DRAIN_GRAVE"),
+    (DROP_IN, "OPENAI_API_KEY_FILE", "OPENIA_API_KEY_FILE", "openai.conf: OPENIA_API_KEY_FILE is not read"),
+    (WORKERS, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", f"{LEAST}: Deployment/palaver-worker: "
+     "PALAVER_DRAIN_GRAVE is not read"),
     (WORKER_UNIT, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "worker@.service: PALAVER_DRAIN_GRAVE is not read"),
     (COMPOSE, "PALAVER_PROVIDERS:", "PALAVER_PROVIDER:", "compose: worker: PALAVER_PROVIDER is not read"),
     (COMPOSE, "PALAVER_METRICS_PORT:", "PALAVER_METRICS_PROT:", "compose: worker: PALAVER_METRICS_PROT is not read"),
-    (COMPOSE, "PALAVER_METRICS_KEYS_FILE:", "PALAVER_METRIC_KEYS_FILE:", "compose: api: nobody reads "
-     "PALAVER_METRIC_KEYS_FILE"),
-    (COMPOSE, "OTEL_TRACES_SAMPLER:", "OTEL_TRACE_SAMPLER:", "nobody reads OTEL_TRACE_SAMPLER"),
+    (COMPOSE, "PALAVER_METRICS_KEYS_FILE:", "PALAVER_METRIC_KEYS_FILE:", "compose: api: "
+     "PALAVER_METRIC_KEYS_FILE is not read"),
+    (COMPOSE, "OTEL_TRACES_SAMPLER:", "OTEL_TRACE_SAMPLER:", "OTEL_TRACE_SAMPLER is not read"),
     (METRICS_DROP_IN, "PALAVER_METRICS_PORT", "PALAVER_METRIC_PORT", "metrics.conf: PALAVER_METRIC_PORT is not read"),
     (PORT_DROP_IN, "947%i", "%ith", "metrics.conf: PALAVER_METRICS_PORT=1th"),
     (COMPOSE, 'PALAVER_DRAIN_GRACE: "10"', 'PALAVER_DRAIN_GRACE: "soon"', "compose: worker: PALAVER_DRAIN_GRACE=soon"),
     (COMPOSE, "PALAVER_API_KEYS_FILE: /run", "PALAVER_API_KEYS: /run", "compose: api: PALAVER_API_KEYS is a secret"),
-    (HELPERS, "name: {{ $name }}_FILE", "name: X_{{ $name }}_FILE", "nobody reads X_PALAVER_REDIS_URL"),
+    (HELPERS, "name: {{ $name }}_FILE", "name: X_{{ $name }}_FILE", "X_PALAVER_REDIS_URL is not read"),
     ("Dockerfile", "PALAVER_HOST=", "PALAVER_HOTS=", "Dockerfile: PALAVER_HOTS is not read"),
 )  # fmt: skip
 """Of variables: what is broken, and what has to be said. One look at a copy finds them all."""
@@ -398,7 +398,7 @@ def test_traces_are_begun_by_the_api_and_sent_by_model_workers_which_alone_have_
         "tools": None,
     }
     broken(kit, HELPERS, endpoint, "OTEL_EXPORTER_OTLP_TARGET")
-    assert "palaver-api: nobody reads OTEL_EXPORTER_OTLP_TARGET" in "\n".join(names(kit))
+    assert "palaver-api: OTEL_EXPORTER_OTLP_TARGET is not read" in "\n".join(names(kit))
 
 
 @pytest.mark.chaos

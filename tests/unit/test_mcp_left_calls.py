@@ -174,7 +174,7 @@ _HOSTILE: dict[str, tuple[Any, str]] = {
     "no object": ({"q": 7}, "no question"),
     "a list": ([1], "does not say what"),
     "no words": ({"q": {"method": "elicitation/create", "params": {"requestedSchema": _FORM}}}, "without words"),
-    "a way nobody knows": ({"q": _asks(mode="voice")}, "in a way that nobody"),
+    "a way nobody knows": ({"q": _asks(mode="voice")}, "in a way that is unknown"),
     "no form": ({"q": _asks(requestedSchema=None)}, "something else than a form"),
     "a form that is a text": ({"q": _asks(requestedSchema={"type": "string"})}, "something else than a form"),
     "an object in it": ({"q": _asks(requestedSchema=_NESTED)}, "than texts, numbers and choices"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.words_check import GENERATED, MOST_SIDES, SIDES, faults, modules
+from deploy.words_check import GENERATED, MOST_SIDES, SIDES, faults, indefinite, indefinite_faults, modules, part
 
 GOOD = '''"""The lines of a queue."""
 
@@ -127,3 +127,29 @@ def test_it_reads_the_three_packages_but_not_the_generated_client() -> None:
     assert {path.partition("/")[0] for path in files} == {"palaver", "workers", "api", "features"}
     assert {"palaver/client/aio/client.py", "palaver/client/__init__.py"} <= files.keys()
     assert not any(path.startswith(GENERATED) for path in files)
+
+
+@pytest.mark.parametrize(
+    ("path", "its"),
+    [
+        ("palaver/store/store.py", "product code"),
+        ("features/batches/tests/test_runner.py", "tests and tools"),
+        ("tests/unit/test_cli.py", "tests and tools"),
+        ("features/batches/README.md", "pages"),
+    ],
+)
+def test_a_file_belongs_to_a_part(path: str, its: str) -> None:
+    assert part(path) == its
+
+
+def test_sentences_that_do_not_say_who_acts_are_counted() -> None:
+    files = {
+        "api/a.py": '"""Nobody waits, whoever asks."""',
+        "docs/a.md": "For somebody.\nEverybody.",
+        "bench/a.py": "",
+    }
+    counts = indefinite(files)
+    assert counts == {"product code": 2, "pages": 1, "tests and tools": 0}
+    assert [*indefinite_faults(counts, {"product code": 2, "pages": 0, "tests and tools": 9})] == [
+        "pages: whoever, somebody, nobody 1 times, of at most 0: say who acts"
+    ]

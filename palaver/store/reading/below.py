@@ -74,7 +74,7 @@ def _pending(fields: dict[str, Any], path: Path) -> PendingBelow:
 async def owners_of_actions(redis: Connection, run_id: str, names: Collection[str]) -> Mapping[str, str]:
     """Return the ids of the runs below ``run_id`` that have, or had, actions of these ids, or calls of these ids that
     wait; of no more than the first ``runs_below``. An id of a call that several of the nearest wait for is that of
-    nobody: an empty text. Raises what Redis raises."""
+    none: an empty text. Raises what Redis raises."""
     resolved = [f"act:{name}" for name in names]
     owners: dict[str, str] = {}
     had: dict[str, str] = {}

@@ -39,7 +39,7 @@ function Approval({ runId, action, done }) {
   return html`
     ${edited === null ? html`<${Plain} text=${pretty(action.arguments)} label="Arguments" />`
       : html`<textarea class="code" aria-label="Arguments" value=${edited} onInput=${(event) => edit(event.target.value)}></textarea>`}
-    ${action.second_person && html`<p class="faint">Somebody else than who began the run has to decide.</p>`}
+    ${action.second_person && html`<p class="faint">Another person than who began the run has to decide.</p>`}
     <div class="row">
       ${edited === null
         ? html`<${Act} kind="main" disabled=${!allowed} why=${why} done=${done} does=${() => decide(runId, action, "approve", more())}>Approve<//>

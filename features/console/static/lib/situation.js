@@ -65,7 +65,7 @@ export function situation(run) {
   }
   if (run.pausing) return ["Is to pause: what is under way ends first.", ""];
   if (run.waiting) return WAITS[run.waiting.reason]?.(run.waiting) ?? [`Waits: ${run.waiting.reason}.`, ""];
-  if (run.pending_below.length) return ["A run below it waits for somebody.", "Answer below."];
+  if (run.pending_below.length) return ["A run below it waits for a decision.", "Answer below."];
   if (run.status === "queued") return ["Waits for a worker.", "If that lasts: look at the queues and workers."];
   return working(run);
 }

@@ -68,7 +68,7 @@ export default function Actions() {
     j: ["choose the next", step(1)], k: ["choose the one before", step(-1)],
   });
   return html`<h1>Actions</h1>
-    <p class="faint">What waits for somebody, oldest first. <kbd>a</kbd> approves and <kbd>d</kbd> denies what is chosen, <kbd>j</kbd> and <kbd>k</kbd> choose.</p>
+    <p class="faint">What waits for a decision, oldest first. <kbd>a</kbd> approves and <kbd>d</kbd> denies what is chosen, <kbd>j</kbd> and <kbd>k</kbd> choose.</p>
     <p role="status" class="said-last">${said}</p>
     <${Trouble} problem=${problem} />
     ${data && !waiting.length && html`<p class="empty">${data.cut ? "Nothing waits among the runs that were looked at." : "Nothing waits for anybody."}</p>`}

@@ -47,7 +47,7 @@ export default function Agent({ params, query }) {
       <span class="tools"><${To} path="playground" query=${{ agent: `${name}@${kept.version}` }}>talk to it<//> <${To} path="runs" query=${{ agent: name }}>its runs<//>
         <${Copy} text=${() => pretty(kept.agent)}>copy as JSON<//></span>
     </p>
-    <p class="faint">Kept <${Time} at=${kept.created_at} /> by ${kept.created_by ?? "somebody without a key"}.</p>
+    <p class="faint">Kept <${Time} at=${kept.created_at} /> by ${kept.created_by ?? "a caller without a key"}.</p>
     ${other ? html`<h2>Version ${other.version} to version ${kept.version}</h2><${Difference} before=${other.agent} after=${kept.agent} />`
       : html`<${Plain} text=${pretty(kept.agent)} label="Agent" />`}`;
 }

@@ -57,5 +57,5 @@ export default function Audit({ query }) {
     </form>
     ${data?.cut && html`<p class="faint">The newest ${count(MOST)} of them.</p>`}
     ${data && html`<${Table} label="Audit" rows=${rows} keyOf=${(entry) => entry.id} columns=${COLUMNS}
-      kindOf=${(entry) => (entry.status === null ? "fault" : "")} empty="Nobody did anything with a key in that time." />`}`;
+      kindOf=${(entry) => (entry.status === null ? "fault" : "")} empty="No key was used to change anything in that time." />`}`;
 }

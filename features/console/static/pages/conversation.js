@@ -25,7 +25,7 @@ function Composer({ conversation, reload }) {
   function press(event) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.target.form.querySelector("button").click();
   }
-  if (!conversation.agent) return html`<p class="faint">Nobody answers here: it has no agent yet.</p>`;
+  if (!conversation.agent) return html`<p class="faint">There is no answer here: it has no agent yet.</p>`;
   return html`<form class="composer" onSubmit=${(event) => event.preventDefault()}>
     <textarea aria-label="Message" placeholder="Say something (Ctrl+Enter sends it)" value=${text} disabled=${!allowed} onKeyDown=${press} onInput=${(event) => type(event.target.value)}></textarea>
     <div class="row"><${Act} kind="main" disabled=${!allowed || !text.trim()} does=${does} done=${sent}

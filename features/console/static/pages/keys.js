@@ -11,7 +11,7 @@ const OVERLAP = 3600;
 const DAY = 86_400;
 
 function showMade(made) {
-  openDialog(html`<h2>The key of ${made.name}</h2><p>It is shown this once: nobody can read it later.</p>
+  openDialog(html`<h2>The key of ${made.name}</h2><p>It is shown this once: it cannot be read later.</p>
     <p class="row"><code class="id secret">${made.key}</code> <${Copy} text=${made.key} /></p>`);
 }
 
@@ -53,7 +53,7 @@ export default function Keys() {
     does: () => request("POST", `${path(key)}/rotate`, { body: { overlap: OVERLAP } }), label: "Replace it", done: (made) => { showMade(made); reload(); },
   });
   const revoke = (key) => confirm({
-    title: `Revoke the key ${key.name}?`, text: "Within a second nobody can use it any more. This cannot be taken back.",
+    title: `Revoke the key ${key.name}?`, text: "Within a second it cannot be used any more. This cannot be taken back.",
     does: () => request("DELETE", path(key)), label: "Revoke it", done: reload,
   });
   const columns = [

@@ -7,7 +7,7 @@ import { absolute, duration, useNow } from "../../lib/time.js";
 import { nameOf } from "./steps.js";
 
 const MANY = 400;
-const KINDS = { queue: "in a queue", run: "under way", bad: "an attempt that failed", backoff: "until the next attempt", wait: "waits for room or a worker", action: "waits for somebody" };
+const KINDS = { queue: "in a queue", run: "under way", bad: "an attempt that failed", backoff: "until the next attempt", wait: "waits for room or a worker", action: "waits for a decision" };
 
 /** The parts of a step: {kind, from, to, words}, times in milliseconds. */
 export function parts(step, now) {
