@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from palaver.feature import hash_tags
 
 DEFAULT: Final = "user default off ~* &* +@all"
-"""The first line of the file. Nobody can log in as this user; but servers before the end of 2025 replay their
+"""The first line of the file. This user cannot log in; but servers before the end of 2025 replay their
 append-only file in its name, and drop each transaction that it may not run: each script that writes twice."""
 _ADMIN: Final = "user palaver-admin on resetchannels ~* &* +@all"
 _FOLDER: Final = Path(__file__).parent
