@@ -226,7 +226,7 @@ WALK: Final = (
             Stop(
                 _STEPS + "in_place.py",
                 ("InPlace.offer",),
-                "With a verdict that goes on, the worker offers its place. If no step waits, the script claims the next "
+                "With a verdict that goes on, the worker offers its place. If none waits, the script claims the next "
                 "step for it: no delivery, no queue. That is a Celery task, too, which begins when this one ends.",
             ),
             Stop(

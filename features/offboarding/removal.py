@@ -90,7 +90,7 @@ class Removal:
         return True
 
     async def _erase_told(self, told: keys.Key, tag: str) -> bool:
-        """Erase the events that a feature told the tenant of and that nobody took."""
+        """Erase the events that a feature told the tenant of and that were not taken."""
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.delete(told_to(told, tag))
         pipeline.zrem(told, tag)

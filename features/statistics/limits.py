@@ -21,7 +21,7 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
             ),
             (
                 "statistics_journal",
-                "lines of a shard that are in no statistics yet, as no worker runs and nobody asks",
+                "lines of a shard that are in no statistics yet, as no worker runs and no caller asks",
                 100_000,
                 "lines",
                 "the oldest go",

@@ -38,7 +38,7 @@ _SLICES: Final = 100
 _EVERY: Final = 5.0
 """Seconds between two looks of a worker."""
 _OLD: Final = 4000
-"""ms: a journal whose first line is younger was folded by somebody else just now."""
+"""ms: a journal whose first line is younger was folded by another process just now."""
 
 _FINEST: Final = WINDOWS["hour"]
 
@@ -75,7 +75,7 @@ class Statistics:
         return present, dict(sorted(found.items()))
 
     async def keep(self) -> None:
-        """Fold what nobody else folds, for ever. A store that does not answer is looked at later."""
+        """Fold what other processes do not fold, without end. A store that does not answer is looked at later."""
         while True:
             with contextlib.suppress(*AWAY, OSError):
                 await self.fold(await now_ms(self._redis) - _OLD, self._rounds.turn("journals", 1 / _EVERY))

@@ -9,7 +9,7 @@ each stands when that was (ms) and the owner, without a blank between the two::
                                                 it (a dash for one that goes on in place), and how long it lasted; the
                                                 class of its failure, or a dash
     … <model> <calls> <input> <output> <cost>   and what its calls of a model used: tokens, and nano-dollars, or a dash
-                                                if nobody knows
+                                                if unknown
 """
 
 from __future__ import annotations

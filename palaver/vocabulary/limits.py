@@ -413,7 +413,7 @@ _ALL: Final = (
         ("page_bytes", "those events together, but for the last", MIB, "bytes", "the rest comes with the next page"),
         (
             "told_events",
-            "events of a feature, of a tenant, that nobody took",
+            "events of a feature, of a tenant, that were not taken",
             10_000,
             "events",
             "the oldest are forgotten",

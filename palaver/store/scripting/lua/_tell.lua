@@ -6,6 +6,6 @@ local function tell(tag, event_type, data)
   local events = keys.told .. ':' .. tag
   redis.call('XADD', events, 'MAXLEN', '~', Limit.TOLD_EVENTS, '*', 'type', event_type, 'at', NOW, 'data', data)
   redis.call('ZADD', keys.told, 'NX', NOW, tag)
-  -- In case that nobody takes them.
+  -- In case they are not taken.
   for _, key in ipairs({ events, keys.told }) do redis.call('EXPIRE', key, Setting.RETENTION) end
 end
