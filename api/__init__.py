@@ -1,1 +1,1 @@
-"""The thin edge, on FastAPI. A dialect reads a request, calls one use case of ``palaver.operations``, and answers."""
+"""The thin edge, on Starlette. A dialect reads a request, calls one use case of ``palaver.operations``, and answers."""

@@ -11,7 +11,6 @@ from logging.config import dictConfig
 from typing import Final
 
 import uvicorn
-from fastapi import FastAPI
 from uvicorn.config import LOG_LEVELS
 
 from palaver.config.brokers import tls_options
@@ -27,7 +26,7 @@ from palaver.telemetry.logs import serve_json
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.limits import limit_of
 
-from .app import create_app, require_redis
+from .app import ApiApplication, create_app, require_redis
 from .edge.descriptors import PacedListener
 from .edge.gate import process_gate
 from .edge.http11 import Http11
@@ -101,7 +100,7 @@ def _root_path(text: str) -> str:
     return path
 
 
-def _app(hosts: Mapping[str, str]) -> FastAPI:
+def _app(hosts: Mapping[str, str]) -> ApiApplication:
     """Return the application that listens at ``hosts``, each named by a setting, once its environment was looked at.
 
     Raises:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .application import create_app, require_redis
+from .application import ApiApplication, create_app, require_redis
 
-__all__ = ["create_app", "require_redis"]
+__all__ = ["ApiApplication", "create_app", "require_redis"]

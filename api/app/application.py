@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any, Final
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Lifespan
 
 from palaver.config.policy import OperatorPolicy, load_policy
 from palaver.config.providers import Provider, load_providers
@@ -45,6 +43,11 @@ from .middleware import Access, Middleware
 from .pages import add_pages
 from .routing import Handlers
 
+_INFO: Final = {
+    "title": "Palaver",
+    "summary": "Agent conversations on Celery: submit and forget.",
+    "version": "1",
+}
 _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
     "conversations": "What was said, and what is known about it.",
@@ -72,7 +75,7 @@ def create_app(
     policies: Mapping[str, RetryPolicy] | None = None,
     dialects: Sequence[Dialect] | None = None,
     policy: OperatorPolicy | None = None,
-) -> FastAPI:
+) -> ApiApplication:
     """Return the API. Arguments that are left out are made from the settings, and these from the environment, when it
     starts.
 
@@ -89,7 +92,7 @@ def create_app(
         raise ValueError("one of the dialects needs an empty prefix: it owns what the others do not")
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: ApiApplication) -> AsyncIterator[None]:
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
         app.state.read_lately = OrderedDict()
@@ -136,22 +139,7 @@ def create_app(
             if store is None:
                 await backend.store.close()
 
-    app = _Application(
-        title="Palaver",
-        version="1",
-        summary="Agent conversations on Celery: submit and forget.",
-        lifespan=lifespan,
-        redirect_slashes=False,
-        docs_url=None,
-        redoc_url=None,
-        exception_handlers={HTTPException: _no_route, Exception: _not_here},
-    )
-    app.state.dialects = tuple(dialects)
-    for dialect in dialects:
-        app.routes.extend([*dialect.router.routes, *dialect.sockets])
-    add_pages(app)
-    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
-    return app
+    return ApiApplication(tuple(dialects), lifespan)
 
 
 def _foreign_tokens(settings: Settings, store: Store) -> TokenReader | None:
@@ -163,12 +151,26 @@ def _foreign_tokens(settings: Settings, store: Store) -> TokenReader | None:
     return reader
 
 
-class _Application(FastAPI):
-    """The application without the spans that the framework makes of each request where OpenTelemetry is installed:
-    traces are those of `palaver.telemetry.traces`."""
+class ApiApplication(Starlette):
+    """The application of these dialects."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await Starlette.__call__(self, scope, receive, send)
+    def __init__(self, dialects: tuple[Dialect, ...], lifespan: Lifespan[ApiApplication]) -> None:
+        super().__init__(lifespan=lifespan, exception_handlers={HTTPException: _no_route, Exception: _not_here})
+        self.router.redirect_slashes = False
+        self.state.dialects = dialects
+        self._document: dict[str, Any] | None = None
+        for dialect in dialects:
+            self.routes.extend([*dialect.routes, *dialect.sockets])
+        add_pages(self, _INFO["title"], self.openapi)
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document, made when it is first asked for.
+
+        Raises ValueError if two dialects have different schemas of one name.
+        """
+        if self._document is None:
+            self._document = _document(self)
+        return self._document
 
     def build_middleware_stack(self) -> ASGIApp:
         """Our layers, and behind them the framework's: sockets, documents, and what is not there."""
@@ -225,22 +227,27 @@ async def _not_here(request: Request, error: Exception) -> Response:
     raise error
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
-    if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        components = document.setdefault("components", {})
-        components["schemas"] = _schemas(app.state.dialects)
-        if _wants_keys(app):
-            components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        else:
-            for methods in document["paths"].values():
-                for operation in methods.values():
-                    operation.pop("security", None)
-        groups = _groups() | {dialect.name: dialect.about for dialect in app.state.dialects if dialect.about}
-        document["paths"] = dict(sorted(document["paths"].items(), key=lambda entry: _when_used(entry, [*groups])))
-        document["tags"] = [{"name": name, "description": about} for name, about in groups.items()]
-        app.openapi_schema = document
-    return app.openapi_schema
+def _document(app: ApiApplication) -> dict[str, Any]:
+    dialects: tuple[Dialect, ...] = app.state.dialects
+    paths: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for route in (route for dialect in dialects for route in dialect.routes):
+        paths[route.path_format][route.method.lower()] = route.describe()
+    # Describing the routes has gathered the schemas.
+    components: dict[str, Any] = {"schemas": _schemas(dialects)}
+    if _wants_keys(app):
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    else:
+        for methods in paths.values():
+            for operation in methods.values():
+                operation.pop("security", None)
+    groups = _groups() | {dialect.name: dialect.about for dialect in dialects if dialect.about}
+    return {
+        "openapi": "3.1.0",
+        "info": _INFO,
+        "paths": dict(sorted(paths.items(), key=lambda entry: _when_used(entry, [*groups]))),
+        "components": components,
+        "tags": [{"name": name, "description": about} for name, about in groups.items()],
+    }
 
 
 def _groups() -> dict[str, str]:
@@ -268,7 +275,7 @@ def _schemas(dialects: Sequence[Dialect]) -> dict[str, Any]:
     return schemas
 
 
-def _wants_keys(app: FastAPI) -> bool:
+def _wants_keys(app: ApiApplication) -> bool:
     """Tell whether there are keys; before the application is started it is not known that there are none."""
     access: Access | None = getattr(app.state, "access", None)
     return access is None or not access.keys.listed.none

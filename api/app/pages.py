@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -37,21 +38,26 @@ _PAGE: Final = """\
 """
 
 
-def add_pages(app: FastAPI) -> None:
-    """Serve the page, and lead to it from ``/``."""
-    app.add_route("/", _lead, include_in_schema=False)
-    app.add_route("/docs", _docs, include_in_schema=False)
-    app.add_route("/docs/start.js", _start, include_in_schema=False)
+def add_pages(app: Starlette, title: str, document: Callable[[], dict[str, Any]]) -> None:
+    """Serve the document and its page, and lead to that from ``/``."""
+
+    async def describe(request: Request) -> Response:
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        return JSONResponse(document() | ({"servers": [{"url": root}]} if root else {}))
+
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(_PAGE.format(title=escape(title)), headers=_HEADERS)
+
+    app.add_route("/openapi.json", describe)
+    app.add_route("/", _lead)
+    app.add_route("/docs", docs)
+    app.add_route("/docs/start.js", _start)
     for name in _FILES:
-        app.add_route(f"/docs/{name}", _file, include_in_schema=False)
+        app.add_route(f"/docs/{name}", _file)
 
 
 async def _lead(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/docs")
-
-
-async def _docs(request: Request) -> Response:
-    return HTMLResponse(_PAGE.format(title=escape(request.app.title)), headers=_HEADERS)
 
 
 async def _start(request: Request) -> Response:

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-from fastapi import HTTPException
-from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -17,6 +16,7 @@ from palaver.errors import NotDurable, PalaverError, StoreUnavailable
 
 from ..http.audit import READING, Audit
 from ..http.auth import DOCUMENTS, routed_path
+from ..http.routes import HandlerRoute
 from ..http.sockets import has_socket
 
 _BEGINNING: Final = 3
@@ -27,19 +27,15 @@ _WITH_SLASHES: Final = ":path}"
 
 
 class Handlers:
-    """ASGI middleware: the handlers of the dialects' routes, before an application that serves all other requests.
-
-    FastAPI documents a route; here its handler is called as it is. It takes a request and gives an answer, and has no
-    dependencies to be solved and no response to be validated.
-    """
+    """ASGI middleware: the handlers of the dialects' routes, before an application that serves all other requests."""
 
     def __init__(self, otherwise: ASGIApp, routes: Iterable[BaseRoute]) -> None:
         self._otherwise = otherwise
-        by_path: defaultdict[str, dict[str, APIRoute]] = defaultdict(dict)
+        by_path: defaultdict[str, dict[str, HandlerRoute]] = defaultdict(dict)
         for route in routes:
-            if isinstance(route, APIRoute):
-                by_path[route.path] |= dict.fromkeys(route.methods or (), route)
-        self._paths: defaultdict[tuple[int, str], list[dict[str, APIRoute]]] = defaultdict(list)
+            if isinstance(route, HandlerRoute):
+                by_path[route.path][route.method] = route
+        self._paths: defaultdict[tuple[int, str], list[dict[str, HandlerRoute]]] = defaultdict(list)
         """By the shape of paths, the routes of these paths by their methods. Of paths that a request fits, the one with
         the fewest parts to fill in is meant, so it is the first. One whose last part may have slashes has any length,
         and the shape of none."""
@@ -77,7 +73,7 @@ class Handlers:
         await self._otherwise(scope, receive, send)
 
 
-async def _audited(route: APIRoute, request: Request) -> Response:
+async def _audited(route: HandlerRoute, request: Request) -> Response:
     audit = Audit(request.scope, route)
     try:
         answer: Response = await route.endpoint(request)

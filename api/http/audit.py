@@ -14,12 +14,13 @@ from contextvars import ContextVar
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import Scope
 
 from palaver.operations import is_kept, keep_act
 from palaver.operations.live_keys import key_of_request
+
+from .routes import HandlerRoute
 
 AUDIT: Final = logging.getLogger("palaver.audit")
 _WHILE: Final = 600.0
@@ -62,9 +63,9 @@ def _first_in_a_while(scope: Scope) -> bool:
 class Audit:
     """The audit of one request, around the handler of its route."""
 
-    def __init__(self, scope: Scope, route: APIRoute) -> None:
+    def __init__(self, scope: Scope, route: HandlerRoute) -> None:
         self._scope = scope
-        self._operation = route.operation_id or route.name
+        self._operation = route.operation_id
         dialect = scope["state"]["dialect"]
         self._changes = scope["method"] not in READING or self._operation in dialect.audited_reads
         self._unaudited: frozenset[str] | set[str] = dialect.unaudited

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
-from fastapi import APIRouter
 from pydantic_settings import BaseSettings
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -21,6 +20,7 @@ from palaver.vocabulary.scopes import SCOPES, Scope
 from ..http.auth import bearer, routed_path
 from ..http.problems import Problem, problem_of
 from ..http.queries import Query
+from ..http.routes import HandlerRoute
 from ..http.sockets import CloseCodes, KeyInFrame, SocketHandler, socket_route
 from .openapi import Answer, ErrorFormat, Says, Schemas, operation
 from .signatures import Handler, Takes
@@ -104,7 +104,7 @@ class Dialect:
         """Its operations that leave a trace of who asked themselves, or none at all."""
         self.audited_reads: Final[set[str]] = set()
         """Its operations that change nothing, and of which it is to be known who asked."""
-        self.router: Final = APIRouter()
+        self.routes: Final[list[HandlerRoute]] = []
         self.schemas: Final = Schemas()
         self.sockets: Final[list[WebSocketRoute]] = []
         self.socket_scopes: Final[dict[str, Scope]] = {}
@@ -160,18 +160,25 @@ class Dialect:
             elif audited:
                 self.audited_reads.add(operation_id)
             says = Says(answers, problems, examples, also)
-            self.router.add_api_route(
-                path,
-                takes.endpoint(in_json=any(model is not None for _, model in answers.values()), others=self.query),
-                methods=[method],
-                name=handler.__name__,
-                operation_id=operation_id,
-                tags=[tag],
-                summary=summary,
-                description=inspect.getdoc(handler) or "",
-                status_code=next(iter(answers)),
-                response_class=Response,
-                openapi_extra=operation(takes, says, self.schemas, self.errors),
+
+            def describe() -> dict[str, Any]:
+                return {
+                    "tags": [tag],
+                    "summary": summary,
+                    "description": inspect.getdoc(handler) or "",
+                    "operationId": operation_id,
+                    **operation(takes, says, self.schemas, self.errors),
+                }
+
+            self.routes.append(
+                HandlerRoute(
+                    method,
+                    path,
+                    takes.endpoint(in_json=any(model is not None for _, model in answers.values()), others=self.query),
+                    name=handler.__name__,
+                    operation_id=operation_id,
+                    describe=describe,
+                )
             )
             return handler
 

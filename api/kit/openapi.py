@@ -67,7 +67,7 @@ class _Generator(GenerateJsonSchema):
 
 
 class Schemas:
-    """The schemas that the document's components hold, gathered as routes are declared.
+    """The schemas that the document's components hold, gathered as routes are described.
 
     A body may leave out what has a default, and an answer has every field. So a model that is in both has two schemas:
     ``AgentSpec`` for answers, and ``AgentSpecInput`` for requests.
@@ -141,7 +141,7 @@ class Says:
 
 
 def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -> dict[str, Any]:
-    """Return the ``openapi_extra`` of a route."""
+    """Return what the document says of a route's parameters, answers and problems."""
     problems = [code for header in takes.headers for code in header.problems] + list(says.problems)
     description: dict[str, Any] = {
         "parameters": [
@@ -241,7 +241,9 @@ def inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
         meant = inlined(next(item for item in part["anyOf"] if item != {"type": "null"}), definitions)
         part = {key: value for key, value in part.items() if key not in {"anyOf", "default"}}
     return {
-        key: inlined(value, definitions) for key, value in {**meant, **part}.items() if key not in {"$ref", "title"}
+        key: inlined(value, definitions)
+        for key, value in {**meant, **part}.items()
+        if key not in {"$ref", "title"} and (key, value) != ("default", None)
     }
 
 

@@ -10,9 +10,9 @@ from datetime import date
 from typing import Any, Final
 
 import orjson
-from fastapi.routing import APIRoute
 
 from api.app import create_app
+from api.http.routes import HandlerRoute
 from features.batches.contract import EndedCell
 from features.batches.progress import BatchProgress
 from features.schedules import schedule_keys
@@ -39,10 +39,7 @@ from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import World, call
 
 ROUTES: Final = frozenset(
-    f"{method} {route.path_format}"
-    for route in create_app().routes
-    if isinstance(route, APIRoute)
-    for method in route.methods or ()
+    f"{route.method} {route.path_format}" for route in create_app().routes if isinstance(route, HandlerRoute)
 )
 AGENT: Final[dict[str, Any]] = {"model": "fake/echo"}
 CALLS: Final = 128

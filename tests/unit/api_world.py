@@ -12,12 +12,11 @@ import fakeredis
 import httpx
 import orjson
 from fakeredis.aioredis import FakeRedis
-from fastapi import FastAPI
 from pydantic import SecretStr
 from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
-from api.app import create_app
+from api.app import ApiApplication, create_app
 from api.native import NATIVE
 from features.ag_ui import AG_UI
 from features.ai_sdk import AI_SDK
@@ -67,7 +66,7 @@ class RecordingPublisher:
 class World:
     """An API that serves, its client, and everything behind it."""
 
-    app: FastAPI
+    app: ApiApplication
     client: httpx.AsyncClient
     store: Store
     redis: FakeRedis

@@ -9,12 +9,12 @@ from itertools import product
 from typing import Any
 
 import pytest
-from fastapi import FastAPI, WebSocket
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import Message
+from starlette.websockets import WebSocket
 
 from api.app import create_app
 from api.app.installed import dialects_of
@@ -73,10 +73,8 @@ async def test_what_somebody_adds_or_mounts_is_closed(root: str) -> None:
     async def hello(request: Request) -> Response:
         return PlainTextResponse("hello")
 
-    inner = FastAPI()
-    inner.add_route("/healthz", hello)
-    inner.add_route("/x", hello)
-    inner.mount("/deep", Starlette(routes=[Route("/healthz", hello)]))
+    deep = Starlette(routes=[Route("/healthz", hello)])
+    inner = Starlette(routes=[Route("/healthz", hello), Route("/x", hello), Mount("/deep", deep)])
     async with world(GUARDED) as api:
         api.app.add_route("/new", hello)
         api.app.mount("/inner", inner)
@@ -102,10 +100,9 @@ async def test_a_websocket_wants_a_key(extensions: dict[str, Any]) -> None:
         await socket.accept()
         await socket.close()
 
-    inner = FastAPI()
-    inner.add_api_websocket_route("/healthz", echo)
+    inner = Starlette(routes=[WebSocketRoute("/healthz", echo)])
     async with world(GUARDED) as api:
-        api.app.add_api_websocket_route("/live", echo)
+        api.app.routes.append(WebSocketRoute("/live", echo))
         api.app.mount("/inner", inner)
         for root, path in product(["", "/palaver", "/healthz"], ["/live", "/inner/healthz"]):
             refused = await knock(api, root + path, {}, extensions, root)
@@ -116,7 +113,7 @@ async def test_a_websocket_wants_a_key(extensions: dict[str, Any]) -> None:
             known = {"authorization": f"Bearer {KEY}"}
             assert (await knock(api, root + path, known, extensions, root))[0]["type"] == "websocket.accept"
     async with world() as api:
-        api.app.add_api_websocket_route("/live", echo)
+        api.app.routes.append(WebSocketRoute("/live", echo))
         page = {"origin": "http://evil.example"}
         assert (await knock(api, "/live", page, {}))[0]["type"] == "websocket.close"
         assert (await knock(api, "/live", {}, {}))[0]["type"] == "websocket.accept"

@@ -252,7 +252,7 @@ async def test_what_nobody_foresaw_is_logged_and_not_told(
 
 def test_importing_the_application_needs_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PALAVER_REDIS_URL", raising=False)
-    assert create_app().title == "Palaver"
+    assert create_app().openapi()["info"]["title"] == "Palaver"
 
 
 async def test_starting_without_redis_configured_says_which_variable() -> None:

@@ -12,10 +12,11 @@ from typing import Any, Final
 from uuid import UUID
 
 import pytest
-from fastapi import WebSocket
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import WebSocketRoute
 from starlette.types import Message
+from starlette.websockets import WebSocket
 
 from api.app import create_app
 from api.app.installed import dialects_of
@@ -171,7 +172,7 @@ async def test_what_somebody_adds_has_no_scope_and_is_not_there_for_a_key(api: W
         await socket.close()
 
     api.app.add_route("/new", hello)
-    api.app.add_api_websocket_route("/live", echo)
+    api.app.routes.append(WebSocketRoute("/live", echo))
     headers = await bearer(api)
     assert (await api.client.get("/new", headers=headers)).status_code == 404
     assert (await api.client.get("/openapi.json", headers=headers)).status_code == 200

@@ -36,10 +36,10 @@ _UNASKED: Final = {
 """
 NEEDLESS: Final[Mapping[str, set[str]]] = {
     "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"},
-    "api": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "celery", "fastapi_offline", "flower", "httpx", "tornado", "workers"},
-    "worker": {*_OF_TERMINALS, *_UNASKED, "api", "fastapi", "flower", "tornado"},
-    "tools": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "fastapi", "flower", "httpx", "tornado"},
-    "flower": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "fastapi", "httpx", "workers.app"},
+    "api": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "celery", "fastapi", "flower", "httpx", "tornado", "workers"},
+    "worker": {*_OF_TERMINALS, *_UNASKED, "api", "flower", "tornado"},
+    "tools": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "flower", "httpx", "tornado"},
+    "flower": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "httpx", "workers.app"},
 }
 
 
