@@ -50,8 +50,8 @@ _OURS: Final[Mapping[type[ours.PalaverError], Classification]] = {
     ours.UnknownRecord: Classification(_C.INTERNAL, "state_lost", source="store"),
     ours.CorruptRecord: Classification(_C.INTERNAL, "corrupt_record", source="store"),
 }
-"""The findings for our own exceptions, by the nearest class. All others are meant for callers of the API; when a step
-raises one of them, it is an internal error."""
+"""What our own exceptions are classified as, by the nearest class. All others are meant for callers of the API; when a
+step raises one of them, it is an internal error."""
 
 _OF_OURS: Final = (ours.ProviderError, ours.ToolFailure)
 """Our exceptions that a library's exception may wrap."""
@@ -94,10 +94,10 @@ def classify(
         raise exception
     if source == "tool" and not isinstance(exception, ours.ToolFailure | ours.NoWorker):
         return _classify_tool(exception)
-    told = telling(exception)
-    if isinstance(told, ours.PalaverError):
-        return _classify_ours(told, source, provider, model)
-    return _classify_foreign(told, source, provider, model)
+    cause = telling(exception)
+    if isinstance(cause, ours.PalaverError):
+        return _classify_ours(cause, source, provider, model)
+    return _classify_foreign(cause, source, provider, model)
 
 
 def _classify_ours(error: ours.PalaverError, source: Source, provider: str | None, model: str | None) -> Failure:
@@ -105,21 +105,21 @@ def _classify_ours(error: ours.PalaverError, source: Source, provider: str | Non
         return error.finding.failure
     if isinstance(error, ours.ProviderHTTPError):
         return _judge(error, error.provider or provider, error.model or model)
-    finding = next((_OURS[kind] for kind in type(error).__mro__ if kind in _OURS), None)
-    if finding is None or finding.error_class is _C.INTERNAL:
-        return _internal(error, finding, source)
+    found = next((_OURS[kind] for kind in type(error).__mro__ if kind in _OURS), None)
+    if found is None or found.error_class is _C.INTERNAL:
+        return _internal(error, found, source)
     at = _provider(provider, model)
     if isinstance(error, ours.ProviderError):
         at = _provider(error.provider or provider, error.model or model, error.status, error.request_id)
     return Failure.of(
-        finding.error_class,
+        found.error_class,
         text_of(error),
-        code=finding.code,
-        source=finding.source,
-        retryable=finding.retryable,
-        user_action=finding.user_action,
+        code=found.code,
+        source=found.source,
+        retryable=found.retryable,
+        user_action=found.user_action,
         retry_after=error.retry_after if isinstance(error, ours.RetryableToolError) else None,
-        provider=at if FACTS[finding.error_class].source == "model" else None,
+        provider=at if FACTS[found.error_class].source == "model" else None,
     )
 
 
@@ -135,8 +135,8 @@ def _judge(error: ours.ProviderHTTPError, provider: str | None, model: str | Non
 
 
 def _classify_tool(error: Exception) -> Failure:
-    finding = precise_finding(telling(error))
-    late = finding is not None and finding.error_class is _C.TIMEOUT
+    found = precise_classification(telling(error))
+    late = found is not None and found.error_class is _C.TIMEOUT
     says = text_of(error)
     name = type(error).__name__
     return Failure.of(
@@ -147,53 +147,53 @@ def _classify_tool(error: Exception) -> Failure:
 
 
 def _classify_foreign(error: Exception, source: Source, provider: str | None, model: str | None) -> Failure:
-    finding = precise_finding(error)
-    answer = answer_in(error) if finding is None or finding is HTTP_ERROR else None
+    found = precise_classification(error)
+    answer = answer_in(error) if found is None or found is HTTP_ERROR else None
     if answer is not None:
         status, body, headers = answer
         return classify_response(status, body, headers, provider=provider, model=model, source=source)
-    if finding is not None and source == "model" and finding.code in _UNREADABLE:
-        finding = Classification(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
-    if finding is None or finding.error_class is _C.INTERNAL:
-        return _internal(error, finding, source)
+    if found is not None and source == "model" and found.code in _UNREADABLE:
+        found = Classification(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
+    if found is None or found.error_class is _C.INTERNAL:
+        return _internal(error, found, source)
     return Failure.of(
-        finding.error_class,
-        finding.sentence,
-        code=finding.code,
-        source=finding.source or source,
-        retryable=finding.retryable,
-        user_action=finding.user_action,
-        provider=None if finding.source else _provider(provider, model),
+        found.error_class,
+        found.sentence,
+        code=found.code,
+        source=found.source or source,
+        retryable=found.retryable,
+        user_action=found.user_action,
+        provider=None if found.source else _provider(provider, model),
     )
 
 
-def _internal(error: Exception, finding: Classification | None, source: Source) -> Failure:
+def _internal(error: Exception, found: Classification | None, source: Source) -> Failure:
     """The failure names the exception's class and not its message, which may quote anything."""
     return Failure.of(
         _C.INTERNAL,
         f"{FACTS[_C.INTERNAL].sentence} ({type(error).__name__})",
-        code=finding.code if finding else "internal",
-        source=(finding.source if finding else None) or source,
+        code=found.code if found else "internal",
+        source=(found.source if found else None) or source,
     )
 
 
 def telling(error: Exception, find: Find = find) -> Exception:
     """Return the exception to classify: this one, or its nearest known cause if this one is unknown."""
-    finding = find(error)
-    if finding is HTTP_ERROR:
+    found = find(error)
+    if found is HTTP_ERROR:
         # aiohttp reports a parser error as an answer with status 400.
         return next((cause for cause in causes_of(error) if find(cause) not in (None, HTTP_ERROR)), error)
-    if finding is not None or isinstance(error, ours.PalaverError) or answer_in(error) is not None:
+    if found is not None or isinstance(error, ours.PalaverError) or answer_in(error) is not None:
         return error
     return next((cause for cause in causes_of(error) if isinstance(cause, _OF_OURS) or find(cause)), error)
 
 
-def precise_finding(error: Exception, find: Find = find) -> Classification | None:
-    """Return the finding about an exception, or about its cause where that is more precise."""
+def precise_classification(error: Exception, find: Find = find) -> Classification | None:
+    """Return the classification of an exception, or of its cause where that is more precise."""
     own = find(error)
     if own is None or not own.vague:
         return own
-    known = (finding for finding in map(find, causes_of(error, implied=True)) if finding and not finding.vague)
+    known = (found for found in map(find, causes_of(error, implied=True)) if found and not found.vague)
     cause = next(known, own)
     both_late = own.error_class is _C.TIMEOUT and cause.error_class is _C.TIMEOUT
     return own if both_late or cause.error_class is _C.INTERNAL else cause

@@ -270,7 +270,7 @@ def find(error: BaseException) -> Classification | None:
     classified = (
         FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__) for kind in type(error).__mro__
     )
-    nearest = next((finding for finding in classified if finding), None)
+    nearest = next((each for each in classified if each), None)
     if isinstance(error, OSError) and error.errno is not None and (nearest is None or nearest.vague):
         return _ERRNOS.get(error.errno, nearest)
     if nearest is _STORE_MISUSED:

@@ -39,7 +39,7 @@ _POOL: Final = Classification(_C.TIMEOUT, "pool_timeout")
 _DATABASE: Final = Classification(_C.PROVIDER_ERROR, "database_error")
 _DATABASE_GONE: Final = Classification(_C.CONNECTION, "connection")
 
-_FINDINGS: Final[Mapping[str, Mapping[str, Classification]]] = {
+_CLASSIFICATIONS: Final[Mapping[str, Mapping[str, Classification]]] = {
     "requests": {
         "RequestException": _CONNECTION,
         "ConnectionError": _CONNECTION,
@@ -146,9 +146,9 @@ def find_in_tool(error: BaseException) -> Classification | None:
     if _is(error, "sqlalchemy", ("DBAPIError",)) and getattr(error, "connection_invalidated", False):
         return _DATABASE_GONE
     for kind in type(error).__mro__:
-        finding = _FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__)
-        if finding is not None:
-            return REFUSED if finding.code == "connect_error" and "refused" in text_of(error).lower() else finding
+        found = _CLASSIFICATIONS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__)
+        if found is not None:
+            return REFUSED if found.code == "connect_error" and "refused" in text_of(error).lower() else found
     return find(error)
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from palaver.errors import exceptions as ours
-from palaver.errors.classification import answer_in, causes_of, classify, precise_finding, telling
+from palaver.errors.classification import answer_in, causes_of, classify, precise_classification, telling
 from palaver.errors.failure import Failure, ProviderDetails
 from palaver.errors.finding import ToolFinding
 from palaver.errors.foreign import HTTP_ERROR
@@ -71,15 +71,15 @@ def _found(error: BaseException, failed: ours.ToolFailure, errors: Mapping[type[
         error = error.exceptions[0]
     chain: list[BaseException] = [error, *causes_of(error, implied=True)]
     cause = telling(error, find_in_tool)
-    finding = precise_finding(cause, find_in_tool)
-    answer = answer_in(cause) if finding is None or finding is HTTP_ERROR else None
+    found = precise_classification(cause, find_in_tool)
+    answer = answer_in(cause) if found is None or found is HTTP_ERROR else None
     if answer is not None:
-        return _of_answer(cause, answer, message, refused=finding is HTTP_ERROR and cause is error and len(chain) == 1)
+        return _of_answer(cause, answer, message, refused=found is HTTP_ERROR and cause is error and len(chain) == 1)
     unsent = alone and len(chain) < _LONGEST_CHAIN and is_unsent(chain)
     error_class, code = _C.TOOL_ERROR, None
-    if finding is not None:
-        code = finding.code
-        error_class = finding.error_class
+    if found is not None:
+        code = found.code
+        error_class = found.error_class
         if error_class is _C.STORAGE:
             error_class = _OF_STORE.get(code, _C.PROVIDER_ERROR)
     if error_class not in TOOL_CLASSES or error_class is _C.TOOL_ERROR:

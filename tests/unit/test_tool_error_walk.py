@@ -21,7 +21,7 @@ from tests.contract.tool_worker import tool_worker
 WALK: Final[Mapping[str, tuple[str, ...]]] = {
     "workers/sources/containment.py": ("failed",),
     "palaver/errors/tool_findings.py": ("find_failure", "_found"),
-    "palaver/errors/classification.py": ("telling", "precise_finding"),
+    "palaver/errors/classification.py": ("telling", "precise_classification"),
     "palaver/errors/services.py": ("is_unsent",),
     "palaver/errors/foreign.py": (),
     "workers/steps/step.py": ("_verdict",),

@@ -93,17 +93,17 @@ async def _on_tool(error: ToolFailure, attempt: Attempt, tool: ToolDeclaration, 
     return _on_service(outage, attempt, policy, finding)
 
 
-def _on_service(wait: Wait, attempt: Attempt, policy: ToolPolicy, made: ToolFinding | None = None) -> Verdict:
+def _on_service(wait: Wait, attempt: Attempt, policy: ToolPolicy, finding: ToolFinding | None = None) -> Verdict:
     """The verdict on a call whose service takes none now: it waits, in an outage for as long as the policy says.
-    ``made`` is the failure of a call that was made."""
+    Without a ``finding`` it was not made."""
     assert attempt.service is not None
     code = f"{attempt.service.name}:{wait.code}"
     if wait.failure is None:
         return Postpone(wait.seconds, code, WaitReason.SERVICE_COOLDOWN)
     verdict = policy.rules.outlast(wait.failure, wait.seconds, attempt.lease.out_for or 0.0, other_model=False)
     if isinstance(verdict, Postpone):
-        return replace(verdict, code=code, reason=WaitReason.SERVICE_COOLDOWN, begun=made is not None)
-    sent = made is not None and made.sent
+        return replace(verdict, code=code, reason=WaitReason.SERVICE_COOLDOWN, begun=finding is not None)
+    sent = finding is not None and finding.sent
     return _answered(replace(verdict, failure=policy.noted(verdict.failure, sent=sent)), attempt)
 
 
