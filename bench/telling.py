@@ -20,6 +20,7 @@ from bench.rig import Rig
 from bench.steps import Sample, Side, sample
 from features.stack.ports import HOST, free_port
 from features.stack.readiness import accepts
+from features.tracing.outbox import SpanOutbox
 from palaver.telemetry.traces import Tracing
 from tests.waiting import aeventually
 
@@ -117,4 +118,4 @@ async def _sent(rig: Rig) -> None:
 
 
 async def _nothing_left(rig: Rig) -> bool:
-    return not await rig.store.spans.read("00", 1)
+    return not await rig.store.part(SpanOutbox).read("00", 1)

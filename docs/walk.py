@@ -295,6 +295,6 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "workers/steps/model_calls.py:ModelCalls.__init__": "The fields of the calls",
     "workers/models/provider_permit.py": "Asks the gate that all workers share for a place, where it could say no",
     "workers/steps/output_check.py": "Compares an answer with the schema that was asked for, if one was",
-    "workers/tracing/": "The note for the trace, of a run that is traced",
+    "workers/steps/attempt_notes.py": "The note for the trace, of a run that is traced",
 }
 """Files, folders and functions that a step passes besides, and what they are for."""

@@ -81,6 +81,9 @@ class Feature:
     loops: str | None = None
     """A function of the settings, the store and the name of the worker that returns what a worker runs beside its
     steps: coroutine functions, each begun again when it breaks down. It may raise ConfigurationError."""
+    required: str | None = None
+    """A function of the settings, called where a worker starts that may run its loops. It raises ConfigurationError for
+    an environment that asks for what the feature cannot do."""
     queues: str | None = None
     """A coroutine function of a backend that returns what `GET /v1/queues` says of it, by field."""
     checks: str | None = None
@@ -174,6 +177,7 @@ def brought(
         "store",
         "planned",
         "loops",
+        "required",
         "queues",
         "tokens",
         "checks",

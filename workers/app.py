@@ -34,6 +34,7 @@ from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import Settings, settings
 from palaver.config.variables import unread
 from palaver.errors import ConfigurationError
+from palaver.feature import brought
 from palaver.processes.failpoints import failpoint
 from palaver.processes.garbage import collect_again, spare_loaded
 from palaver.store.fleet import first_look
@@ -68,7 +69,6 @@ from .steps.capabilities import Capabilities, require_provider
 from .steps.histograms import Histograms
 from .steps.registry import StepTask, handler_of
 from .steps.runtime import Runtime, worker_id
-from .tracing import require_extra
 
 if TYPE_CHECKING:
     from .models.model import ModelPort
@@ -168,7 +168,8 @@ def _prepare(sender: Any) -> None:
     if _kind is MODEL:
         require_provider(_providers, settings().inline_provider_hosts)
     if not _kind.isolated:
-        require_extra(os.environ)
+        for require in brought("required"):
+            require(settings())
     app.capacity = sender.concurrency or 0
     here = settings()
     if not _in_children(_kind):

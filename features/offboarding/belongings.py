@@ -78,7 +78,9 @@ def shared(shard: str, queues: Sequence[str]) -> Iterator[Shared]:
             yield Shared(key, "zset")
     for key in (keys.caps(shard), keys.meters(shard), keys.fair(shard)):
         yield Shared(key, "hash")
-    yield Shared(keys.spans(shard), "stream")
+    for side in sides().values():
+        for key in side.streams_in(shard):
+            yield Shared(key, "stream")
 
 
 def steps_under_way(shard: str, tag: str, queues: Sequence[str]) -> tuple[keys.Key, ...]:

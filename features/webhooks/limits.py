@@ -40,7 +40,7 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
                 "lost, and counted",
             ),
         ),
-        "span_batch_content": limit_rows(
+        "script_page_bytes": limit_rows(
             "Store",
             ("webhooks_measured", "webhooks that metrics look at", 1_000, "webhooks", "those that wait longest are"),
         ),

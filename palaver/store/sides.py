@@ -89,6 +89,10 @@ class StoreSide:
         """Sorted sets of a shard that have members of all tenants, each with its owner in front."""
         return ()
 
+    def streams_in(self, shard: str) -> Sequence[Key]:
+        """Streams of a shard that have entries of all tenants."""
+        return ()
+
     async def some_of(self, redis: Connection, tag: str) -> Belongings | None:
         """Return a part of what a tenant has; None if it has nothing any more."""
         return None
@@ -139,6 +143,10 @@ class ListedSide(StoreSide):
 
     def traces(self, tag: str) -> Sequence[Key]:
         return (self.listed(tag),)
+
+    def streams_in(self, shard: str) -> Sequence[Key]:
+        """Streams of a shard that have entries of all tenants."""
+        return ()
 
     async def some_of(self, redis: Connection, tag: str) -> Belongings | None:
         names = [name.decode() for name in await redis.zrange(self.listed(tag), 0, _ERASED_AT_ONCE - 1)]

@@ -28,7 +28,6 @@ from palaver.store.fleet.tools import Tools
 from palaver.store.fleet.turns import WaitingTenants
 from palaver.store.reading.conversation_feeds import ConversationFeeds
 from palaver.store.reading.feeds import Feeds
-from palaver.store.reading.spans import SpanOutbox
 from palaver.store.reading.usage_ledger import UsageLedger
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
@@ -93,7 +92,6 @@ class Store:
         self.caps = TenantCaps(connection, scripts, self.rounds)
         self.waiting_tenants = WaitingTenants(connection, settings, self.queues)
         self.lacking = LackingIndex(connection, settings)
-        self.spans = SpanOutbox(connection, self.rounds)
         self.usage = UsageLedger(connection, settings)
         self.api_keys = ApiKeys(connection, scripts)
         self.audit = AuditLog(connection, scripts, settings)

@@ -433,15 +433,6 @@ _ALL: Final = (
         ("api_keys_known", "keys that an API process remembers", 10_000, "keys", "others are looked up again"),
     ),
     *limit_rows(
-        "Traces",
-        ("spans", "attempts and runs whose spans wait to be sent, a shard", 50_000, "records", "the oldest go"),
-        ("span_events", "events of a run in its trace", 128, "events", "the oldest go"),
-        ("span_event_data", "what such an event says", 4 * KIB, "bytes", "it is left out"),
-        ("span_content", "an attribute of a span that is content", 64 * KIB, "characters", "cut"),
-        ("span_batch", "records that are sent at once", 512, "records", "the rest in the next"),
-        ("span_batch_content", "content in those, but for the last", MIB, "characters", "the rest in the next"),
-    ),
-    *limit_rows(
         "Store",
         ("metric_models", "models that metrics name, in a shard", 50, "models", "counted as `other`"),
         ("usage_days", "days of usage that one asks for", 92, "days", "422 `invalid_time`"),

@@ -26,8 +26,8 @@ CAP_MUTANTS: Final = by_name(
         "what a lost call may cost stays reserved",
         _MONEY,
         f"{_LUA}_overdue.lua",
-        "  record_attempt(name, step, SpanOutcome.LOST)\n",
-        "  record_attempt(name, step, SpanOutcome.LOST) step.reserved = nil\n",
+        "  attempt_over(name, step, SpanOutcome.LOST)\n",
+        "  attempt_over(name, step, SpanOutcome.LOST) step.reserved = nil\n",
     ),
     _mutant(
         "what is reserved goes twice",

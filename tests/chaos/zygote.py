@@ -52,7 +52,7 @@ _PRELOADED: Final[Mapping[str, str]] = {
     """,
 }
 """What a program imports until it works."""
-_SENDER: Final = "workers.tracing.sender"
+_SENDER: Final = "features.tracing.sender"
 """What a worker imports that sends traces: as much again."""
 _PATIENCE: Final = 60.0
 """Seconds for what a warm parent does."""

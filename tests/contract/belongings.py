@@ -22,6 +22,7 @@ from features.schedules.schedules import ScheduleOrder, Schedules
 from features.schedules.ticks import Ticks
 from features.statistics import statistics_keys
 from features.statistics.statistics import Statistics
+from features.tracing import tracing_keys
 from features.webhooks import webhook_keys
 from features.webhooks.contract import AttemptOutcome
 from features.webhooks.deliveries import Deliveries
@@ -71,7 +72,7 @@ OF_ERASURE: Final = frozenset(
 
 _DOCUMENTED: Final = (
     *(keys, fleet_keys, provider_keys, access_keys, told_keys),
-    *(agent_keys, erasure_keys, schedule_keys, batch_keys, webhook_keys, statistics_keys),
+    *(agent_keys, erasure_keys, schedule_keys, batch_keys, webhook_keys, statistics_keys, tracing_keys),
 )
 
 

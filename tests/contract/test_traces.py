@@ -11,25 +11,25 @@ import orjson
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from features.tracing import names, tracing_keys
+from features.tracing.content import content_of
+from features.tracing.otlp import empty_request, spans_of
+from features.tracing.outbox import SpanOutbox
+from features.tracing.records import EndedAttempt, Record, read
+from features.tracing.sender import SpanSender
+from features.tracing.spans import add_spans
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
 from palaver.processes.tasks import end
 from palaver.schemas.models import Message
 from palaver.steps.verdicts import Finish
-from palaver.store.reading.spans import SpanOutbox
+from palaver.store import Store
 from palaver.store.redis import keys
-from palaver.store.redis.rounds import Rounds
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver, approve
 from tests.process.otlp import Span, decoded
 from tests.waiting import PATIENCE, aeventually
-from workers.tracing import names
-from workers.tracing.content import content_of
-from workers.tracing.otlp import empty_request, spans_of
-from workers.tracing.records import EndedAttempt, Record, read
-from workers.tracing.sender import SpanSender
-from workers.tracing.spans import add_spans
 
 CANARY = "canary-k2"
 _MISSHAPEN = (
@@ -44,7 +44,7 @@ _MISSHAPEN = (
 
 
 async def _records(driver: StoreDriver) -> list[Record]:
-    return [read(fields) for _, fields in await driver.store.spans.read("00", 1000)]
+    return [read(fields) for _, fields in await driver.store.part(SpanOutbox).read("00", 1000)]
 
 
 async def _outcomes(driver: StoreDriver) -> list[tuple[str, str]]:
@@ -140,7 +140,9 @@ async def test_content_is_that_of_the_attempt(driver: StoreDriver) -> None:
     (delivery,) = (await driver.answer(await driver.claim(delivery), "forty-two")).deliveries
     lease = await driver.claim(delivery)
     await driver.store.steps.settle(lease, Finish(Message(role="assistant", content="bye"), StopReason.END_TURN))
-    first, tool, second, root = [await content_of(each, driver.store.spans) for each in await _records(driver)]
+    first, tool, second, root = [
+        await content_of(each, driver.store.part(SpanOutbox)) for each in await _records(driver)
+    ]
     user = {"role": "user", "parts": [{"type": "text", "content": f"{CANARY} one"}]}
     answer = {"role": "assistant", "parts": [{"type": "text", "content": "bye"}]}
     assert orjson.loads(first[names.INPUT_MESSAGES]) == [user]
@@ -156,13 +158,15 @@ async def test_content_is_cut_and_what_was_deleted_is_in_no_trace(driver: StoreD
     run_id, lease = await driver.begin(input="x" * 100_000)
     await driver.finish(lease)
     records = await _records(driver)
-    assert len((await content_of(records[0], driver.store.spans))[names.INPUT_MESSAGES]) == limit_of("span_content")
+    assert len((await content_of(records[0], driver.store.part(SpanOutbox)))[names.INPUT_MESSAGES]) == limit_of(
+        "span_content"
+    )
     await driver.store.control.delete_run(run_id)
-    assert [await content_of(each, driver.store.spans) for each in records] == [{}, {}]
+    assert [await content_of(each, driver.store.part(SpanOutbox)) for each in records] == [{}, {}]
 
 
 async def test_one_worker_sends_at_a_time(driver: StoreDriver) -> None:
-    outbox = driver.store.spans
+    outbox = driver.store.part(SpanOutbox)
     assert await outbox.hold("00", "one")
     assert await outbox.hold("00", "one")
     assert not await outbox.hold("00", "other")
@@ -179,8 +183,8 @@ async def test_a_record_of_a_newer_version_does_not_hold_others_up(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     _, lease = await driver.begin()
     await driver.finish(lease)
-    records = await driver.store.spans.read("00", 10)
-    sender = SpanSender(driver.store.spans, "w1", content=False)
+    records = await driver.store.part(SpanOutbox).read("00", 10)
+    sender = SpanSender(driver.store.part(SpanOutbox), "w1", content=False)
     of_attempt = records[0][1][b"attempt"]
     later = [
         {b"later": of_attempt},
@@ -197,12 +201,12 @@ async def test_what_another_worker_sends_meanwhile_is_not_sent_twice(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     _, lease = await driver.begin()
     await driver.finish(lease)
-    (_, fields), *_ = await driver.store.spans.read("00", 10)
-    outbox = SpanOutbox(driver.redis, Rounds(driver.redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=3)))
+    (_, fields), *_ = await driver.store.part(SpanOutbox).read("00", 10)
+    outbox = Store(driver.redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=3)).part(SpanOutbox)
     first, second = outbox.shards = outbox.shards[1:]
     for shard in (first, second):
-        await driver.redis.xadd(keys.spans(shard), fields)
-        await driver.redis.expire(keys.spans(shard), 600)
+        await driver.redis.xadd(tracing_keys.spans(shard), fields)
+        await driver.redis.expire(tracing_keys.spans(shard), 600)
     sender, asked, answers = SpanSender(outbox, "one", content=False), 0, threading.Event()
 
     def send(_: ExportTraceServiceRequest) -> bool:
@@ -219,10 +223,10 @@ async def test_what_another_worker_sends_meanwhile_is_not_sent_twice(
     try:
         await aeventually(lambda: asked == 1)
         # What this worker held of other shards has run out by the time that the collector answers.
-        await driver.redis.set(keys.sender(second), "other", ex=600)
+        await driver.redis.set(tracing_keys.sender(second), "other", ex=600)
         answers.set()
         await aeventually(sent)
-        await driver.redis.xadd(keys.spans(first), fields)
+        await driver.redis.xadd(tracing_keys.spans(first), fields)
         await aeventually(sent)
         assert (asked, len(await outbox.read(second, 10))) == (2, 1)
     finally:
@@ -239,11 +243,11 @@ async def test_a_collector_that_never_answers_is_waited_for_no_longer_than_the_e
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
-        sender = SpanSender(driver.store.spans, "w1", content=False)
+        sender = SpanSender(driver.store.part(SpanOutbox), "w1", content=False)
         async with asyncio.timeout(PATIENCE):
             assert not await sender._send_some("00")
-    assert len(await driver.store.spans.read("00", 10)) == 2, "they wait"
-    await driver.store.spans.release("00", "w1")
+    assert len(await driver.store.part(SpanOutbox).read("00", 10)) == 2, "they wait"
+    await driver.store.part(SpanOutbox).release("00", "w1")
 
 
 async def test_what_a_collector_says_without_end_is_not_listened_to(
@@ -255,13 +259,13 @@ async def test_what_a_collector_says_without_end_is_not_listened_to(
         talking = threading.Thread(target=_talk_without_end, args=(talkative,))
         talking.start()
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{talkative.getsockname()[1]}")
-        sender = SpanSender(driver.store.spans, "w1", content=False)
-        _, made = await sender._spans(await driver.store.spans.read("00", 10))
+        sender = SpanSender(driver.store.part(SpanOutbox), "w1", content=False)
+        _, made = await sender._spans(await driver.store.part(SpanOutbox).read("00", 10))
         async with asyncio.timeout(PATIENCE):
             assert await sender._sent("00", made)
         talking.join(60)
         assert not talking.is_alive(), "nobody is there any more"
-    await driver.store.spans.release("00", "w1")
+    await driver.store.part(SpanOutbox).release("00", "w1")
 
 
 def _talk_without_end(server: socket.socket) -> None:

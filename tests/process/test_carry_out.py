@@ -28,6 +28,12 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 _FOLDERS: Final = sorted(
     {entry.module.rpartition(".")[2] for group in (GROUP, DIALECTS) for entry in entry_points(group=group)}
 )
+_COUNTED: Final = frozenset(
+    {
+        *("submit", "act", "append", "ask", "attend", "cancel", "claim", "hand_back", "postpone", "settle", "sweep"),
+    }
+)
+"""The scripts of the core that may submit or end a run, lease a step, or end a lease."""
 _HOOKED: Final[Mapping[str, frozenset[str]]] = {
     "webhooks": frozenset(
         {
@@ -35,12 +41,8 @@ _HOOKED: Final[Mapping[str, frozenset[str]]] = {
             *("claim", "promote", "fill", "append", "withdraw_after", "reserve", "find_allowed", "delete_run"),
         }
     ),
-    "statistics": frozenset(
-        {
-            *("submit", "act", "append", "ask", "attend", "cancel", "claim", "hand_back", "postpone", "settle"),
-            "sweep",
-        }
-    ),
+    "statistics": _COUNTED,
+    "tracing": _COUNTED | {"promote"},
 }
 """The scripts of the core that have a part of a feature, read for one, or leave runs that it sees to others.
 Of one that is not here they are at least one."""
@@ -195,7 +197,7 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     assert commands > {"batch", "schedules", "stats", "store", "up", "webhooks"}
     assert {*whole["codes"]} > {"schedules_full", "batch_offset", "default_tenant", "webhook_of_file"}
     assert {*whole["limits"]} > {"batch_cells", "foreign_token", "http_answer", "mcp_body", "schedules", "webhook_kept"}
-    assert {*whole["limits"]} > {"statistics_journal", "statistics_models"}
+    assert {*whole["limits"]} > {"spans", "statistics_journal", "statistics_models"}
     assert {*whole["metrics"]} > {"palaver_schedule_ticks_total", "palaver_webhook_pending"}
     assert {*whole["groups"]} > {"batches", "schedules", "webhooks"}
     assert {*whole["pages"]} > {"/console/batches", "/console/schedules", "/console/statistics", "/console/webhooks"}

@@ -6,9 +6,9 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from workers.tracing.otlp import empty_request, shared, spans_of
-from workers.tracing.records import Record, read
-from workers.tracing.spans import add_spans
+from features.tracing.otlp import empty_request, shared, spans_of
+from features.tracing.records import Record, read
+from features.tracing.spans import add_spans
 
 
 def _record(step: int, told: str = "{}") -> Record:

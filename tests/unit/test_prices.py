@@ -17,11 +17,11 @@ from workers.models.call_clock import CallProgress
 from workers.models.model import ModelPort
 from workers.models.refused_tools import RefusedTools
 from workers.protocols import CHAT_COMPLETIONS, AnswerReader, ModelReply
+from workers.steps.attempt_notes import AttemptNotes
 from workers.steps.conversations import CachedConversation
 from workers.steps.histograms import Histograms
 from workers.steps.model_calls import ModelCalls
 from workers.steps.prompt import Prompt
-from workers.tracing.attempt_notes import AttemptNotes
 
 FILE = """
 [providers.x]

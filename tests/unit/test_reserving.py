@@ -16,11 +16,11 @@ from tests.unit.test_prices import Providers
 from workers.models.call_clock import CallProgress
 from workers.models.refused_tools import RefusedTools
 from workers.protocols import CHAT_COMPLETIONS, CallSettings, ModelReply
+from workers.steps.attempt_notes import AttemptNotes
 from workers.steps.conversations import CachedConversation
 from workers.steps.histograms import Histograms
 from workers.steps.model_calls import ModelCalls
 from workers.steps.prompt import Prompt
-from workers.tracing.attempt_notes import AttemptNotes
 
 USAGE = {"prompt_tokens": 1_000_000}
 REACHED = Wait("usd_per_day", 60.0, of_tenant=True)

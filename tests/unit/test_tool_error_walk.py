@@ -54,7 +54,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "workers/steps/attempt.py": "What the attempt used, as of any step",
     "workers/steps/in_place.py": "Offers the place of the worker to the next step, as of any step",
     "workers/steps/model_calls.py": "What the attempt used, as of any step",
-    "workers/tracing/": "The note for the trace, as of any step",
+    "workers/steps/attempt_notes.py": "The note for the trace, as of any step",
 }
 SHORT: Final = 10
 """Lines of a function that may be left out without a word."""

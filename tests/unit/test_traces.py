@@ -7,7 +7,7 @@ import pytest
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import redact
 from palaver.telemetry.traces import Parent, Trace, Tracing, is_on, new_trace
-from workers.tracing.attempt_notes import word_of
+from workers.steps.attempt_notes import word_of
 
 ON = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

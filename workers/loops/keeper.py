@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import faulthandler
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
@@ -23,7 +22,6 @@ from palaver.vocabulary.step_kinds import MODEL
 
 from ..steps.active_step import ActiveStep, InterruptReason
 from ..steps.runtime import Runtime, is_store_outage
-from ..tracing import chores as tracing_chores
 from .deaths import DeathWatch
 from .planned import PlannedWork
 from .sweeper import Sweeper
@@ -69,7 +67,6 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         )
         chores += [sweeper.run, sweeper.repair, sweeper.look_for_workers, deaths.run, runtime.store.rewinds.watch]
         chores += [runtime.store.feature_set.watch]
-        chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
         for loops in brought("loops"):
             chores += loops(runtime.settings, runtime.store, runtime.worker_id)
         if runtime.kind is MODEL:

@@ -24,9 +24,9 @@ from palaver.vocabulary.step_kinds import StepKind
 
 from ..sources.containment import failure_of
 from ..sources.port import OwnTools
-from ..tracing.attempt_notes import AttemptNotes, InlineCall
 from .active_step import ActiveStep
 from .answer_stream import AnswerStream
+from .attempt_notes import AttemptNotes, InlineCall
 from .capabilities import SECRET_KEY
 from .conversations import CachedConversation
 from .model_calls import ModelCalls

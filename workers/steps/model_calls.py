@@ -19,8 +19,8 @@ from palaver.vocabulary.limits import limit_of
 from ..models.call_clock import CallProgress
 from ..models.provider_permit import BYTES_A_TOKEN
 from ..protocols import AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer, as_declared
-from ..tracing.attempt_notes import AttemptNotes, word_of
 from .agent_tools import offer_of
+from .attempt_notes import AttemptNotes, word_of
 from .prompt import Prompt
 from .runtime import Runtime
 

@@ -40,9 +40,6 @@ once for all of these together, as ``@:``.
 {p00}:convs:expiring zset   those without an unfinished run, by the time at which their retention is over
 {p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
                             sweepers take what is over out of this one and of the lists above
-{p00}:trace:<id>   stream   for its trace: what happens to a run that is sampled   gone when it ends
-{p00}:spans        stream   for traces: attempts and runs that are over and were not sent yet  TTL: retention
-{p00}:sender       string   the worker that sends them   TTL: five seconds
 {p00}:waiting:<reason> zset  unfinished runs that wait for that, by since when                 no TTL
 {p00}:pending:<type> zset  actions of that type that are pending, by since when                no TTL
 {p00}:counts       hash     what was ever counted: a number for each series of a metric        no TTL
@@ -240,16 +237,6 @@ def expiring(shard: str) -> str:
 def ended(shard: str) -> str:
     """Runs that have ended, by the time at which their retention is over."""
     return f"{{p{shard}}}:ended"
-
-
-def spans(shard: str) -> str:
-    """The spans of traces that are still to be sent."""
-    return f"{{p{shard}}}:spans"
-
-
-def sender(shard: str) -> str:
-    """The worker that sends those spans."""
-    return f"{{p{shard}}}:sender"
 
 
 def waiting(shard: str, reason: str) -> str:

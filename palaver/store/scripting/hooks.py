@@ -28,6 +28,8 @@ PLACES: Final[Mapping[str, str]] = MappingProxyType(
         "action_required": "A run waits for an `action`. Reads fields of the run.",
         "step_leased": "A worker gets a `step`, which is yet in the state that it was in, and is saved behind this.",
         "model_used": "The calls of the model under the lease that is over next `used` that.",
+        "event_written": "An event of a run is written: its `kind` and its `data`, JSON.",
+        "attempt_over": "An attempt of the `step` called `name` is over: `outcome`, and what its worker `told`, JSON.",
         "lease_over": "The lease of a `step` is over: `series` is its kind and outcome, `class` of a failure or nil.",
     }
 )

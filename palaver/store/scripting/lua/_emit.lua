@@ -1,5 +1,5 @@
 -- Writes events to the feed of the run and to the log of its conversation.
--- needs: run, any_run, trace
+-- needs: run, any_run, step
 
 local is_for_feed_only = Events.FEED_ONLY
 
@@ -29,7 +29,12 @@ local function emit(kind, data, opaque, deltas)
   local seq = redis.call('HINCRBY', RUN, 'events', 1 + (deltas or 0))
   if not is_for_feed_only(kind) then log_entry(ID, seq, kind, data, opaque) end
   write_feed(RUN, FEED, seq, kind, NOW, data)
-  note_in_trace(kind, data)
+  -- hook: event_written
+end
+
+-- An attempt is over, however: its lease ends. `told` is what its worker says of it, JSON.
+local function attempt_over(name, step, outcome, told)
+  -- hook: attempt_over
 end
 
 -- Say that a step waits: for what, for how long (ms), and, in an outage, the last failure (JSON text).

@@ -74,7 +74,7 @@ local function finish(reason, failure)
     if step.state == StepState.LEASED then
       redis.call('PUBLISH', Channel.CANCEL .. step.worker, ID)
       discard_text(open[i], step)
-      record_attempt(open[i], step, SpanOutcome.RUN_ENDED)
+      attempt_over(open[i], step, SpanOutcome.RUN_ENDED)
       count_lease(step, StepOutcome.ABANDONED)
     end
     unindex_step(open[i], step)
@@ -97,6 +97,5 @@ local function finish(reason, failure)
   -- Sweepers remove the run from the list of runs then.
   redis.call('ZADD', ended_runs(), NOW + Setting.RETENTION * 1000, ID)
   redis.call('EXPIRE', FEED, Setting.FEED_RETENTION)
-  record_run(reason, failed and failure)
   return activate_next_run()
 end

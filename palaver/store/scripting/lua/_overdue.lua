@@ -16,7 +16,7 @@ end
 
 -- The lease has expired: the worker is gone.
 local function lease_lost(name, step)
-  record_attempt(name, step, SpanOutcome.LOST)
+  attempt_over(name, step, SpanOutcome.LOST)
   if STATUS == RunStatus.CANCELLING then
     count_lease(step, StepOutcome.LOST, ErrorClass.WORKER_LOST)
     discard_text(name, step)

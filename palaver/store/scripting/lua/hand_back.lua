@@ -2,7 +2,7 @@
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
-if args.begun then record_attempt(name, step, SpanOutcome.HANDED_BACK, args.trace_note) end
+if args.begun then attempt_over(name, step, SpanOutcome.HANDED_BACK, args.trace_note) end
 count_usage(args.used, step)
 if args.begun then discard_text(name, step) else untried(step) end
 local stopped = let_go(name, step, StepOutcome.HANDED_BACK)

@@ -2,7 +2,7 @@
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer_before() or answer end
-record_attempt(name, step, args.verdict, args.trace_note)
+attempt_over(name, step, args.verdict, args.trace_note)
 record_outcome(name, step)
 
 if STATUS == RunStatus.CANCELLING then

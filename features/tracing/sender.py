@@ -19,17 +19,17 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-from palaver.store.reading.spans import HOLD, SpanOutbox
 from palaver.store.redis.connection import StreamEntry
 from palaver.version import __version__
 from palaver.vocabulary.limits import limit_of
 
 from .content import content_of
 from .otlp import empty_request, spans_of
+from .outbox import HOLD, SpanOutbox
 from .records import read
 from .spans import add_spans
 
-log = logging.getLogger("palaver.workers.tracing")
+log = logging.getLogger("palaver.tracing")
 
 _EVERY: Final = 1.0
 """Seconds between two looks of the worker that sends."""

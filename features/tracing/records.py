@@ -1,6 +1,6 @@
 """The records that the store has for the trace of a run: one for each attempt of a step, and one for the run itself.
 
-`_trace.lua` writes them, as lines of text in this order.
+Parts of scripts in ``lua/`` write them, as lines of text in this order.
 """
 
 from __future__ import annotations

@@ -14,9 +14,11 @@ from typing import Any, Final
 from palaver.events import EventKind
 from palaver.store.reading.events import LogEntry, from_log
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, StreamEntry
-from palaver.store.redis.rounds import Rounds
+from palaver.store.redis.connection import StreamEntry
 from palaver.store.redis.visits import is_away
+from palaver.store.sides import Ground
+
+from . import tracing_keys
 
 HOLD: Final = 5
 """Seconds after which another worker sends in the place of one that says nothing more."""
@@ -25,19 +27,19 @@ HOLD: Final = 5
 class SpanOutbox:
     """The records of every shard."""
 
-    def __init__(self, redis: Connection, rounds: Rounds) -> None:
-        self._redis = redis
-        self._rounds = rounds
-        self.shards = rounds.shards
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._rounds = ground.rounds
+        self.shards = ground.rounds.shards
 
     def there(self) -> Iterator[str]:
         """The shards whose server answers, as far as is known; of many, those whose turn it is."""
         shards = self.shards if self._rounds.few else self._rounds.turn("spans", 1)
-        return (shard for shard in shards if not is_away(self._redis, keys.spans(shard)))
+        return (shard for shard in shards if not is_away(self._redis, tracing_keys.spans(shard)))
 
     async def hold(self, shard: str, worker: str) -> bool:
         """Tell whether ``worker`` is the one that sends for the next ``HOLD`` seconds."""
-        key = keys.sender(shard)
+        key = tracing_keys.sender(shard)
         if await self._redis.set(key, worker, ex=HOLD, nx=True):
             return True
         if await self._redis.get(key) != worker.encode():
@@ -46,12 +48,12 @@ class SpanOutbox:
 
     async def release(self, shard: str, worker: str) -> None:
         """Let another one send at once."""
-        if await self._redis.get(keys.sender(shard)) == worker.encode():
-            await self._redis.unlink(keys.sender(shard))
+        if await self._redis.get(tracing_keys.sender(shard)) == worker.encode():
+            await self._redis.unlink(tracing_keys.sender(shard))
 
     async def read(self, shard: str, most: int) -> list[StreamEntry]:
         """The oldest records, and ``most`` of them at most."""
-        return await self._redis.xrange(keys.spans(shard), "-", "+", count=most)
+        return await self._redis.xrange(tracing_keys.spans(shard), "-", "+", count=most)
 
     async def log(self, conversation_id: str, position: int, most: int) -> list[LogEntry]:
         """Entries of the conversation's log from ``position`` on."""
@@ -76,4 +78,4 @@ class SpanOutbox:
 
     async def forget(self, shard: str, records: Sequence[StreamEntry]) -> None:
         """They were sent."""
-        await self._redis.xdel(keys.spans(shard), *(entry_id for entry_id, _ in records))
+        await self._redis.xdel(tracing_keys.spans(shard), *(entry_id for entry_id, _ in records))

@@ -13,11 +13,11 @@ import orjson
 
 from palaver.events import EventKind
 from palaver.store.reading.events import LogEntry
-from palaver.store.reading.spans import SpanOutbox
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from . import names
+from .outbox import SpanOutbox
 from .records import EndedRun, Record
 
 _BEHIND: Final = 16
