@@ -31,7 +31,7 @@ class RunFacts:
     models: Sequence[str]
 
     def model(self, place: int) -> str:
-        """``provider/name`` of the model that is or would be asked; empty if nobody knows."""
+        """``provider/name`` of the model that is or would be asked; empty if unknown."""
         return self.models[place] if place < len(self.models) else ""
 
 

@@ -127,7 +127,8 @@ class SpanSender:
         return records, request
 
     async def _sent(self, shard: str, request: ExportTraceServiceRequest) -> bool:
-        """Send the request; tell whether the collector took it. As long as it has not answered, nobody else sends."""
+        """Send the request; tell whether the collector took it. As long as it has not answered, no other worker
+        sends."""
         sending = asyncio.ensure_future(in_thread(lambda: self._export(request)))
         while not sending.done():
             await asyncio.wait({sending}, timeout=HOLD / 3)
@@ -140,7 +141,7 @@ class SpanSender:
 
     def _answered(self, response: requests.Response, **_: Any) -> None:
         self._status = response.status_code
-        # Nobody wants its text, which may have no end. A short one is read, so that the connection is used again.
+        # Its text is not wanted, and may have no end. A short one is read, so that the connection is used again.
         if int(response.headers.get("content-length", _SHORT + 1)) <= _SHORT:
             response.content  # noqa: B018
         else:
@@ -153,7 +154,7 @@ class SpanSender:
 
 
 async def in_thread(work: Callable[[], bool]) -> bool:
-    """The answer of ``work``, from a thread that nobody waits for when the process ends."""
+    """The answer of ``work``, from a thread that is not waited for when the process ends."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bool] = loop.create_future()
 

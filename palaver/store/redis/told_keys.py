@@ -1,7 +1,7 @@
 """Keys of events that features tell of, in the script that makes them true (`_tell.lua`). Each has its own hash tag.
 
-{palaver:<feature>}:events zset    tenants that were told of, by since when somebody is to take that  TTL: retention
-{palaver:<feature>}:events:<tag> stream  what a tenant is to hear and nobody took yet                 TTL: retention
+{palaver:<feature>}:events zset    tenants that were told of, by since when that is to be taken  TTL: retention
+{palaver:<feature>}:events:<tag> stream  what a tenant is to hear and are not taken yet              TTL: retention
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 RESTS: Final = 1.0
-"""Seconds for which nobody asks one that has been away for as long as anybody waits."""
+"""Seconds for which a master is not asked that has been away for longer than any call waits."""
 
 
 class Absences:
@@ -34,7 +34,7 @@ class Absences:
         return self._known(master) is not None
 
     def is_lasting(self, master: Hashable) -> bool:
-        """Tell whether it has been away for so long that nobody waits for it any more."""
+        """Tell whether it has been away for so long that it is not waited for any more."""
         known = self._known(master)
         return known is not None and self._clock() >= known[0] + self._patience
 
@@ -50,6 +50,6 @@ class Absences:
         return True
 
     def _known(self, master: Hashable) -> tuple[float, float] | None:
-        """What is known of one that somebody asked lately."""
+        """What is known of one that was asked lately."""
         seen = self._seen.get(master)
         return seen if seen is not None and self._clock() < seen[1] + 2 * self._patience else None

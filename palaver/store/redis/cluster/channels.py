@@ -4,7 +4,7 @@ The channels of conversations and runs are those of their slots (SSUBSCRIBE): th
 few others go to all servers, and are heard at the one that workers report to, where others see who listens.
 
 A connection that ends, or whose slot moves, is made again at the master that has the slot then. Each channel is
-confirmed anew, and whoever listens reads what was said in between. The channels of the other masters go on meanwhile.
+confirmed anew, and listeners read what was said in between. The channels of the other masters go on meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _PAUSE: Final = 0.2
 """Seconds between two attempts to hear a channel again."""
 _AHEAD: Final = 1000
-"""Messages that nobody has taken from which on nothing more is read."""
+"""Messages that were not taken, from which on nothing more is read."""
 
 
 class FindMaster(Protocol):
@@ -72,7 +72,7 @@ class ClusterChannels:
                     await heard.leave(old)
 
     async def ping(self) -> None:
-        """Answer for the masters: each connection sees by itself that there is somebody."""
+        """Answer for the masters: each connection sees by itself that its server is there."""
         with suppress(asyncio.QueueFull):
             self._messages.put_nowait({"type": "pong", "channel": b"", "data": b""})
 

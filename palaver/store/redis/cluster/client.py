@@ -2,7 +2,7 @@
 
 For each master it has a client of the kind that one server has, with a pool or a shared connection of its own. What a
 cluster answers in place of an answer (MOVED, ASK, TRYAGAIN, CLUSTERDOWN, LOADING), and what comes of a failover, is
-waited for: whoever asks hears of it when it has lasted for `PATIENCE`, and who comes later hears it at once. Every
+waited for: the caller hears of it when it has lasted for `PATIENCE`, and who comes later hears it at once. Every
 command of the store bears being repeated.
 """
 
@@ -102,7 +102,7 @@ class ClusterClient(Redis):
     async def of_each_master(self, *args: Any, **options: Any) -> list[Any]:
         """Return the answers of the masters that answer a command without a key.
 
-        Raises what one of them refuses it with; or that nobody answers.
+        Raises what one of them refuses it with; or that no server answers.
         """
         await self._know()
         masters = [master for master in self._topology.masters if self._absences.may_ask(master)]
@@ -189,7 +189,7 @@ class ClusterClient(Redis):
         """Return the master of a slot; ``anew``, as the cluster says now.
 
         Raises:
-            ConnectionError: nobody knows of one.
+            ConnectionError: none is known.
         """
         await (self._topology.refresh() if anew else self._know())
         return self._topology.master_of(slot)
@@ -198,7 +198,7 @@ class ClusterClient(Redis):
         """Return the clients of all masters, as the cluster says now.
 
         Raises:
-            ConnectionError: nobody answers, or some slots have no master.
+            ConnectionError: no server answers, or some slots have no master.
         """
         await self._topology.refresh()
         for slot in range(SLOTS):
@@ -230,7 +230,7 @@ class ClusterClient(Redis):
     async def _carried_out(self, stack: Stack, slots: Sequence[int], *, transaction: bool) -> list[Any]:
         """Return the answers to commands, errors among them, waiting for their masters.
 
-        Raises what Redis raises if nobody knows of any master.
+        Raises what Redis raises if no master is known.
         """
         await self._know()
         dispatch, until, turns = Dispatch(stack, slots), time.monotonic() + self._patience, 0

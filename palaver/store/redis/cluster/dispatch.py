@@ -30,7 +30,7 @@ Stack = Sequence[tuple[tuple[Any, ...], Mapping[str, Any]]]
 
 
 class Target(NamedTuple):
-    """The master that some commands are sent to, or the slot that nobody has."""
+    """The master that some commands are sent to, or the slot that no master has."""
 
     master: HostPort | int
     """A slot, if it has no master."""
@@ -138,7 +138,7 @@ def _rank(reached: Any) -> tuple[int, ...]:
 
 
 def _unreachable(answer: Any) -> Any:
-    """Return an answer; in the place of one that sends elsewhere, that nobody could be reached."""
+    """Return an answer; in the place of one that sends elsewhere, that no server could be reached."""
     if isinstance(answer, PASSING) and not isinstance(answer, ConnectionError | TimeoutError):
         error = ConnectionError(f"no master of the cluster has the slot: {answer}")
         error.__cause__ = answer

@@ -16,8 +16,8 @@ _RESTS: Final = 0.1
 
 
 class Topology:
-    """Asks whoever answers; ``ask`` puts ``CLUSTER SLOTS`` to a server, and raises what Redis raises. Those that are
-    known to be away are asked last."""
+    """Asks a server that answers; ``ask`` puts ``CLUSTER SLOTS`` to a server, and raises what Redis raises. Those that
+    are known to be away are asked last."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Topology:
 
     @property
     def known(self) -> bool:
-        """True once somebody has said what there is."""
+        """True once a server has said what there is."""
         return bool(self.masters)
 
     def master_of(self, slot: int) -> HostPort:
@@ -68,10 +68,10 @@ class Topology:
         return self._remap(host or asked.host, port)
 
     async def refresh(self) -> None:
-        """Ask again, unless somebody just did. One question is enough for all who want to know.
+        """Ask again, unless that was just done. One question is enough for all who want to know.
 
         Raises:
-            ConnectionError: nobody answers.
+            ConnectionError: no server answers.
         """
         if self._asking is None:
             self._asking = asyncio.create_task(self._refresh(), name="palaver-cluster")

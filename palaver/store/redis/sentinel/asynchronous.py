@@ -1,8 +1,8 @@
 """Connections of an event loop to whichever server is the primary.
 
-Each asks the Sentinels when it connects, so that nobody else has to know. While there are connections, each Sentinel is
-listened to: what it announces ends those that lead elsewhere, at once, and the next use of each connects anew. A server
-that stands still, or has lost its network, would otherwise be waited for.
+Each asks the Sentinels when it connects, so that no other code has to know. While there are connections, each Sentinel
+is listened to: what it announces ends those that lead elsewhere, at once, and the next use of each connects anew. A
+server that stands still, or has lost its network, would otherwise be waited for.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class PrimaryFollower:
     def _listen(self) -> None:
         if self._listening and not self._listening[0].done():
             return
-        # Not in the context of whoever asked first: it lives longer.
+        # Not in the context of the first caller: it lives longer.
         self._listening = [
             asyncio.create_task(self._hear(place), name=f"sentinel {place}", context=Context())
             for place in self._sentinels.places
@@ -218,7 +218,7 @@ class _LoopConnection(Connection):
             raise
 
     def abort(self) -> None:
-        """End it at once, whoever uses it."""
+        """End it at once, even while it is used."""
         if self._writer is not None:
             self._writer.transport.abort()
 

@@ -71,7 +71,7 @@ class _ThreadParser(_HiredisParser):
 
 
 class _ThreadConnection(Connection):
-    """A connection to the primary, as long as that is one. It notices no announcement: whoever uses it asks often
+    """A connection to the primary, as long as that is one. It notices no announcement: its user asks often
     whether the server is there."""
 
     def __init__(self, *, sentinels: Sentinels, order: AskingOrder, **options: Any) -> None:

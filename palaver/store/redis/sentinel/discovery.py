@@ -1,4 +1,4 @@
-"""The search for the primary, without its connections: whom to ask next, for how long, and why nobody has helped."""
+"""The search for the primary, without its connections: whom to ask next, for how long, and why none has helped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from palaver.store.redis.pool import driver
 
 QUESTION: Final = "GET-MASTER-ADDR-BY-NAME"
 ROLE: Final = "HELLO"
-"""Whoever may log in may call it, and its answer has the role of the server."""
+"""Every login may call it, and its answer has the role of the server."""
 _WITHIN: Final = 2.0
 """Seconds for all Sentinels together to answer."""
 _LEAST: Final = 0.1
@@ -30,7 +30,7 @@ class DemotedError(ConnectionError):
 
 
 class AskingOrder:
-    """The Sentinels in the order in which they are asked: whoever helped comes first, and who did not, last."""
+    """The Sentinels in the order in which they are asked: one that helped comes first, one that did not, last."""
 
     def __init__(self, sentinels: Sentinels) -> None:
         self._places = list(sentinels.places)
