@@ -95,7 +95,7 @@ class PlanningBackend:
     def _read(self, rules: bytes) -> Backend | None:
         try:
             found = orjson.loads(rules)
-            policies = {name: RetryPolicy.parse(policy) for name, policy in found["retry"].items()}
+            policies = {name: RetryPolicy.parse(policy, stored=True) for name, policy in found["retry"].items()}
             providers = {name: Provider.model_validate(each) for name, each in found["providers"].items()}
             policy, settings = OperatorPolicy.model_validate(found["policy"]), self._governed(found)
         except (*UNREADABLE, ConfigurationError) as error:

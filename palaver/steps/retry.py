@@ -190,8 +190,9 @@ class RetryPolicy:
         """A policy from JSON or TOML: ``{"patience": 60, "rules": {"timeout": {"attempts": 3}}}``.
 
         Times are in seconds; a field that is left out has its default, a class that is not named fails. In a
-        policy that is ``stored`` with an agent, ``tools`` is ignored: older versions had it. Raises ConfigurationError:
-        it points at the wrong value and names the nearest right one.
+        policy that is read from the store (``stored``), ``tools`` is ignored: older versions wrote it.
+
+        Raises ConfigurationError: it points at the wrong value and names the nearest right one.
         """
         table = _table(value, (*FIELDS, "tools") if stored else FIELDS)
         rules = _table(table.get("rules", {}), tuple(ErrorClass), pointer="/rules")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 from pydantic import SecretStr
 
@@ -84,6 +85,15 @@ async def test_a_worker_goes_by_the_rules_of_the_api(backend: Backend, worker: P
     assert found.providers["keyed"].prices == backend.providers["keyed"].prices
     assert found.providers["keyed"].models == ("large",)
     assert await worker.now() is found
+
+
+async def test_rules_of_an_older_api_are_read(backend: Backend, worker: PlanningBackend) -> None:
+    rules = orjson.loads(rules_of(backend))
+    rules["retry"]["patient"]["tools"] = {"attempts": 2}
+    await backend.store.planning.keep_rules(orjson.dumps(rules))
+    found = await worker.now()
+    assert found is not None
+    assert found.policies == backend.policies
 
 
 async def test_rules_that_change_are_other_rules(backend: Backend, worker: PlanningBackend) -> None:
