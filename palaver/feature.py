@@ -91,6 +91,9 @@ class Feature:
     source: tuple[str, str] | None = None
     """A source of tools: the name of its tables in the file of PALAVER_TOOL_SOURCES, and where its
     `workers.sources.guests.SourceKind` stands."""
+    tool_classes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Classes of tools in modules of users, by package and name, with a function each: of such a tool it returns a
+    `palaver.tools.facts.ToolFacts`, or None if it is turned off. It may raise ConfigurationError."""
     own_servers: str | None = None
     """A function of the settings and the kept lists of tools that returns a `workers.sources.port.OwnServers`: servers
     that an agent names itself."""

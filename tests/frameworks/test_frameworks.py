@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,10 +37,14 @@ CALLS: Final[list[tuple[str, dict[str, Any], dict[str, str]]]] = [
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
-    """What a process says that loads these tools and calls them."""
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process says that loads these tools and calls them; it knows Palaver's features by their entry points."""
     if not (PYTHON.parent.parent / ".installed").exists():
         pytest.skip("TOOLS OF OTHER FRAMEWORKS ARE NOT CHECKED: make check-frameworks installs them")
+    palaver, about = distribution("palaver"), tmp_path_factory.mktemp("about") / "palaver.dist-info"
+    about.mkdir()
+    for file in ("METADATA", "entry_points.txt"):
+        (about / file).write_text(palaver.read_text(file) or "")
     calls = json.dumps([(name, arguments) for name, arguments, _ in CALLS])
     done = subprocess.run(
         [PYTHON, "-m", "tests.frameworks.driver"],
@@ -48,7 +53,7 @@ def told() -> dict[str, Any]:
         text=True,
         check=False,
         cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")},
+        env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": str(about.parent)},
     )
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)

@@ -98,6 +98,7 @@ print(json.dumps({
     "used": sorted(used),
     "telling": sorted(name for name in texts if "outbox" in texts[name]),
     "sources": sorted(kinds_of_sources()),
+    "tool_classes": sorted(place for each in features().values() for place, _ in each.tool_classes),
     "variables": sorted(variables()),
 }))
 """
@@ -170,6 +171,7 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, server: RedisServer, whol
         "metrics": {each.name for rows in dict(brought(name, "metrics")).values() for each in rows},
         "rights": {f"{feature.hash_tag}:preflight"},
         "sources": {*(feature.source or ())},
+        "tool_classes": {package for package, _ in feature.tool_classes},
         "variables": {*feature.variables},
     }
     for what, names in own.items():
@@ -193,6 +195,7 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     assert {*_FOLDERS} >= {*features()}
     assert {*whole["paths"].values()} > {None, "ag_ui", "batches", "mcp_server", "openai", "schedules", "webhooks"}
     assert whole["sources"] == ["celery", "http", "mcp"]
+    assert whole["tool_classes"] == ["agents", "langchain_core", "pydantic_ai"]
     commands = {line.split()[0] for line in whole["help"] if line}
     assert commands > {"batch", "schedules", "stats", "store", "up", "webhooks"}
     assert {*whole["codes"]} > {"schedules_full", "batch_offset", "default_tenant", "webhook_of_file"}

@@ -16,7 +16,8 @@ from typing import Final, get_args
 import pytest
 
 from palaver.config.settings import Settings
-from palaver.tools import ToolContext, foreign
+from palaver.feature import features
+from palaver.tools import ToolContext
 from tests.process.checks import check
 from tests.process.deeds import LARGE, MANY, PNG, ROOM
 from tests.process.every_source import SOURCES, TOKEN, Deed, EverySource, every_source, secrets_of
@@ -85,7 +86,8 @@ def test_the_table_is_complete() -> None:
     assert (*sources.SOURCES, *sources.INLINE_SOURCES) == (functions, inline_functions)
     assert set(guests.kinds_of_sources()) == {"celery", "http", "mcp"}
     # Tried with their packages in tests/frameworks; what is made of one is a declared tool.
-    assert set(foreign._FRAMEWORKS.values()) == {"langchain", "pydantic_ai", "openai_agents"}
+    packages = {package for each in features().values() for package, _ in each.tool_classes}
+    assert packages == {"langchain_core", "pydantic_ai", "agents"}
     assert get_args(Settings.model_fields["tool_pool"].annotation) == ("processes", "loop")
     assert all(case in CASES and source in SOURCES and why for (case, source), why in NOT.items())
 

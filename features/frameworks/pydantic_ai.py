@@ -6,10 +6,11 @@ from typing import Any
 
 from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.tools.facts import ToolFacts
-from palaver.tools.foreign.errors import for_the_model
+
+from .errors import for_the_model
 
 
-def foreign_tool(tool: Any) -> ToolFacts:
+def facts_of(tool: Any) -> ToolFacts:
     """Return the facts about ``tool``. Its own validator makes the arguments what its function takes.
 
     Raises:

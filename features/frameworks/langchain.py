@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from palaver.tools.facts import ToolFacts
-from palaver.tools.foreign.errors import for_the_model
+
+from .errors import for_the_model
 
 
-def foreign_tool(tool: Any) -> ToolFacts:
+def facts_of(tool: Any) -> ToolFacts:
     """Return the facts about ``tool``. Its callbacks and handlers of errors are run by its own ``invoke``."""
     schema = tool.tool_call_schema
 

@@ -10,7 +10,7 @@ from palaver.tools.context import ToolContext
 from palaver.tools.facts import ToolFacts
 
 
-def foreign_tool(tool: Any) -> ToolFacts | None:
+def facts_of(tool: Any) -> ToolFacts | None:
     """Return the facts about ``tool``; None if it is not enabled. Its own handler of errors says what a model is told
     of them. The ``context`` of the context that it gets is that of the call here."""
     if tool.is_enabled is False:
