@@ -1,63 +1,173 @@
-"""A run's events on the wire of another protocol: each watcher has a state machine that turns events into frames."""
+"""A run's events on the wire of another protocol: each watcher has a view of the run, and a table of how it looks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, Protocol
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
+import orjson
+
+from palaver.events import DELTAS, EventKind
 from palaver.operations import Batches, StoredEvent
 
 from ..http.client_connection import ClientConnection
-from .streams import EventStream, Outlet
+from .run_changes import Change, ShownPart
+from .run_view import KINDS, RunView
+from .streams import EventStream, Frames, Outlet
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment for clients and proxies, while nothing comes."""
+Item = dict[str, Any]
+"""An event or a chunk of a dialect, as JSON has it: what there is nothing to say about is not there."""
+P = TypeVar("P", bound="ViewProjection")
 
 
-class Projection(Protocol):
-    """A state machine from the events of a run to frames.
+def written(items: Iterable[Item]) -> bytes:
+    """Return items as they are on the wire."""
+    return b"".join(b"data: %b\n\n" % orjson.dumps(item) for item in items)
 
-    It depends on nothing but the events that it was told of, in their order: told the same once more, another one says
-    the same, in whatever process it is.
-    """
 
-    @property
-    def over(self) -> bool:
-        """True once the last frame was made: more events make no more."""
+class DeltaFrame(bytes):
+    """A delta on the wire, and what the view of a watcher has to know of it."""
 
-    def take(self, events: Sequence[StoredEvent]) -> bytes:
-        """Return the frames of these events; nothing where they show nothing there."""
+    place: ShownPart | None
+    """The part that it is more of. None if it says nothing."""
+    length: int
+    raw: bytes
+    """The text in UTF-8, if it is text of the answer; and how many letters that are."""
 
-    def at_once(self, event: StoredEvent) -> bytes | None:
+
+def delta_frames(grown: Callable[[str, ShownPart, str], Item]) -> Frames[StoredEvent, DeltaFrame]:
+    """Return deltas as a dialect writes them, once for all who watch a run; ``grown`` makes the item of one, of the
+    run's id, the part and the text."""
+
+    def write(event: StoredEvent) -> DeltaFrame:
+        data = event.data
+        part, text = ShownPart(KINDS[event.type], data["step"], data["attempt"]), data["text"]
+        frame = DeltaFrame(written([grown(event.run_id, part, text)]))
+        frame.place = part if text else None
+        counted = text if part.kind == "text" else ""
+        frame.length, frame.raw = len(counted), counted.encode()
+        return frame
+
+    return Frames(write)
+
+
+class ViewProjection:
+    """A run as the clients of a dialect are shown it."""
+
+    rows: ClassVar[Mapping[type[Change], Callable[[Any, Any], Iterable[Item]]]]
+    """The items that a change becomes. Of others clients have no word."""
+
+    def __init__(self, view: RunView) -> None:
+        self.view = view
+
+    def read(self, event: StoredEvent) -> list[Item]:
+        """Return what an event is, up to the end of the run or the place where it waits for an action."""
+        return self._shown(self.view.read(event))
+
+    def silence(self) -> list[Item]:
+        """Return what a silence is: a run that waits for an action ends at the latest then."""
+        return self._shown(self.view.silence())
+
+    def _shown(self, changes: Sequence[Change]) -> list[Item]:
+        rows = self.rows
+        return [item for change in changes if type(change) in rows for item in rows[type(change)](self, change)]
+
+
+class Followed(Generic[P]):
+    """A run as frames: all of it, or only what came of the client's own answers to it."""
+
+    def __init__(
+        self, projection: P, deltas: Frames[StoredEvent, DeltaFrame], answers: frozenset[str] = frozenset()
+    ) -> None:
+        """``answers`` are ids of actions and of calls: the client has all before them. If they were settled otherwise
+        it goes on behind the edge of the view, the newest event that there was."""
+        self.projection, self.view = projection, projection.view
+        self._deltas = deltas
+        self._answers = answers
+        self._muted = bool(answers)
+        self._frame: DeltaFrame | None = None
+        """The frame of the delta that was asked for last."""
+        self._held: list[Item] | None = None
+        """What came since the run began to wait for one of these answers: others may have answered before, which the
+        client was not told. To be told twice of a result changes nothing."""
+
+    def pieces(self, events: Sequence[StoredEvent]) -> Iterator[bytes]:
+        """Yield the frames of each of these events; of a silence, if there are none."""
+        if not events:
+            yield written(self.projection.silence())
+        for event in events:
+            frame = self.at_once(event)
+            if frame is not None:
+                self.view.note(frame.length, frame.raw)
+                yield frame
+            else:
+                yield written(self._heard(event, self.projection.read(event)))
+
+    def at_once(self, event: StoredEvent) -> DeltaFrame | None:
         """Return the frame of a delta that only goes on with what was sent, and changes nothing before ``passed``; None
         for any other event."""
+        if self._muted or event.type not in DELTAS:
+            return None
+        frame = self._frame = self._deltas.of(event)
+        return frame if frame.place is not None and frame.place == self.view.goes_on else None
 
     def passed(self, event: StoredEvent) -> None:
         """Note that the frame of this delta was sent at once."""
+        if self._frame is not None:
+            self.view.note(self._frame.length, self._frame.raw)
+
+    def _heard(self, event: StoredEvent, items: list[Item]) -> list[Item]:
+        """Return those of the items that the client has not."""
+        if not self._muted:
+            return items
+        self.view.wants_text = False
+        if self._held is not None:
+            self._held += items
+        elif self.view.waiting and self.view.awaits(self._answers):
+            self._held = []
+        if self._is_answered(event) and (self._held is not None or event.type == EventKind.CHILD_ACTION_RESOLVED):
+            self._muted = False
+            return items if self._held is None else self._held
+        if event.seq >= self.view.edge or self.view.over:
+            self._muted = False
+            return items[-1:] if self.view.over else []
+        return []
+
+    def _is_answered(self, event: StoredEvent) -> bool:
+        if event.type not in (EventKind.ACTION_RESOLVED, EventKind.CHILD_ACTION_RESOLVED):
+            return False
+        data = event.data
+        return not self._answers.isdisjoint((data["action_id"], data["call_id"]))
 
 
-class ProjectionOutlet(Outlet):
-    """The way of single deltas to the client of a projection."""
+class DeltaOutlet(Outlet):
+    """The way of single deltas to a client."""
 
-    def __init__(self, projection: Projection) -> None:
-        self._projection = projection
+    def __init__(self, followed: Followed[Any]) -> None:
+        self._followed = followed
         self.connection: ClientConnection | None = None
 
     def pass_on(self, event: StoredEvent) -> bool:
         """Send a delta at once, if that can be; tell whether it was."""
         if self.connection is None:
             return False
-        frame = self._projection.at_once(event)
+        frame = self._followed.at_once(event)
         if frame is None or not self.connection.write_chunk(frame):
             return False
-        self._projection.passed(event)
+        self._followed.passed(event)
         return True
 
 
-class ProjectedStream(EventStream):
-    """Sends what a projection makes of a run's events, from ``opening`` to ``closing_frame``.
+Snapshot = Callable[[int], Awaitable[Item | None]]
+"""A function that shows all texts that there are up to an event of the run."""
+
+
+class ViewStream(EventStream):
+    """Sends a run as it is followed, from ``opening`` to ``closing_frame``.
 
     Clients of such wires take the end of the body for the end of the answer. So what breaks off before that, as the
     process ends or the store fails, is cut: they see that the connection is lost, and come back.
@@ -66,32 +176,48 @@ class ProjectedStream(EventStream):
     def __init__(
         self,
         batches: Batches,
-        projection: Projection,
+        followed: Followed[Any],
         closing: asyncio.Event,
-        outlet: ProjectionOutlet,
+        outlet: DeltaOutlet,
         headers: Mapping[str, str],
         *,
-        opening: bytes = b"",
+        opening: Sequence[Item],
         closing_frame: bytes = b"",
+        snapshot: Snapshot | None = None,
     ) -> None:
-        super().__init__(_frames(batches, projection, opening, closing_frame), closing, headers, outlet=outlet)
-        self._projection = projection
+        frames = _frames(batches, followed, written(opening), closing_frame, snapshot)
+        super().__init__(frames, closing, headers, outlet=outlet)
+        self._view = followed.view
 
     @property
     def whole(self) -> bool:
         """True if the client was sent all of it."""
-        return self._projection.over
+        return self._view.over
 
 
 async def _frames(
-    batches: Batches, projection: Projection, opening: bytes, closing_frame: bytes
+    batches: Batches, followed: Followed[Any], opening: bytes, closing_frame: bytes, snapshot: Snapshot | None
 ) -> AsyncGenerator[bytes, None]:
+    view = followed.view
     async with aclosing(batches):
-        if opening:
-            yield opening
+        yield opening
         async for events in batches:
-            frames = projection.take(events)
-            if projection.over:
-                yield frames + closing_frame
+            frames = bytearray()
+            for piece in followed.pieces(events):
+                if view.wants_text and snapshot is not None:
+                    view.wants_text = False
+                    shown = await snapshot(view.reached)
+                    piece = piece if shown is None else _before_the_end(piece, written([shown]), view.over)
+                frames += piece
+            if view.over:
+                yield bytes(frames) + closing_frame
                 return
-            yield frames or KEEP_ALIVE
+            yield bytes(frames) or KEEP_ALIVE
+
+
+def _before_the_end(piece: bytes, shown: bytes, over: bool) -> bytes:
+    """Return the frames of an event with a snapshot behind them, but before the last one of the run."""
+    if not over:
+        return piece + shown
+    frames = piece.removesuffix(b"\n\n").split(b"\n\n")
+    return b"".join(frame + b"\n\n" for frame in frames[:-1]) + shown + frames[-1] + b"\n\n"

@@ -83,37 +83,3 @@ class ShownText:
         begun = text[: self._length]
         same = len(begun) == self._length and zlib.crc32(begun.encode()) == self._checksum
         return text[self._length :] if same else None
-
-
-class OpenCalls:
-    """The calls of a run that have no result yet, by the names that a client knows them by."""
-
-    def __init__(self) -> None:
-        self._names: dict[tuple[str, str], str] = {}
-        """By the model step and the call's id."""
-        self._settled: set[str] = set()
-
-    @property
-    def settled(self) -> bool:
-        """True if one was settled, and its result is still to come."""
-        return bool(self._settled)
-
-    def begin(self, step: str, call_id: str, name: str) -> None:
-        """Take a call of a model step in."""
-        self._names[step, call_id] = name
-
-    def name_of(self, step: str, call_id: str) -> str | None:
-        """Return the name of a call, by its own step or by that which has made it."""
-        return self._names.get((step.partition("/")[0], call_id))
-
-    def settle(self, name: str) -> None:
-        """Note that a call was settled otherwise than by letting it run: its result comes at once, or has come."""
-        if name in self._names.values():
-            self._settled.add(name)
-
-    def end(self, step: str, call_id: str) -> str | None:
-        """Let a call go that has its result, and return its name; None if there is no such call."""
-        name = self._names.pop((step.partition("/")[0], call_id), None)
-        if name is not None:
-            self._settled.discard(name)
-        return name

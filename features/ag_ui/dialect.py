@@ -12,13 +12,12 @@ from starlette.responses import Response
 from api.http.headers import JSON
 from api.http.problems import Problem
 from api.http.requests import request_id_of
-from api.kit.dialects import Dialect, event_table
+from api.kit.dialects import Dialect
 from api.kit.openapi import ErrorFormat
 from api.kit.signatures import InPath
 from palaver import operations
 from palaver.operations import Backend, Caller
 
-from .projection import HANDLERS
 from .tables import TABLES
 
 PREFIX: Final = "/ag-ui"
@@ -55,7 +54,7 @@ AG_UI: Final = Dialect(
     respond,
     ErrorFormat(JSON, "AgUiProblem", _SCHEMA),
     about="The same runs for kits that speak AG-UI.",
-    tables={**TABLES, "events": event_table(HANDLERS)},
+    tables=TABLES,
 )
 
 

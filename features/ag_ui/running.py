@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from api.http.audit import detail, only_read
 from api.http.headers import EVENT_STREAM
+from api.kit.projections import written
 from api.kit.signatures import AgentInPath
 from palaver import operations
 from palaver.errors import IdempotencyMismatch, Refused, UnknownConversation, UnknownRun
@@ -22,7 +23,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 from .dialect import AG_UI, PREFIX, conversation_of_thread
 from .following import stream_of
-from .frames import STREAM, VERSION, written
+from .frames import STREAM, VERSION
 from .messages import said_in, snapshot_of
 from .wire import News, RunAgentInput, answer_to_question, client_tools_in, news_in, user_message
 

@@ -10,13 +10,12 @@ from starlette.responses import Response
 
 from api.http.problems import Problem
 from api.http.requests import request_id_of
-from api.kit.dialects import Dialect, event_table
+from api.kit.dialects import Dialect
 from api.kit.openapi import ErrorFormat
 from api.kit.signatures import InPath
 from palaver import operations
 from palaver.operations import Backend, Caller
 
-from .projection import HANDLERS
 from .tables import CLASSES, TABLES
 
 PREFIX: Final = "/ui"
@@ -46,7 +45,7 @@ AI_SDK: Final = Dialect(
     respond,
     ErrorFormat(_TEXT, "AiSdkProblem", _SCHEMA),
     about="The same runs for pages with `useChat` of the AI SDK.",
-    tables={**TABLES, "events": event_table(HANDLERS)},
+    tables=TABLES,
 )
 
 

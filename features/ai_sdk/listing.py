@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final
@@ -117,7 +118,8 @@ async def _messages(entries: Sequence[LogEntry], client_tools: frozenset[str]) -
             shown.append({"id": f"msg_{entry.position}", "role": "user", "parts": content})
         elif entry.run_id:
             if entry.run_id not in answers:
-                machine, made = ChatProjection(entry.run_id, client_tools=client_tools), AssembledMessage()
+                machine = ChatProjection(entry.run_id, client_tools=client_tools, edge=math.inf)
+                made = AssembledMessage()
                 made.add([machine.opening()])
                 answers[entry.run_id] = machine, made
             machine, made = answers[entry.run_id]

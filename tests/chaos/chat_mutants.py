@@ -12,7 +12,9 @@ from typing import Final
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _AI_SDK: Final = "features/ai_sdk/"
-_MACHINE: Final = f"{_AI_SDK}projection.py"
+_TABLE: Final = f"{_AI_SDK}projection.py"
+_VIEW: Final = "api/kit/run_view.py"
+_FOLLOWED: Final = "api/kit/projections.py"
 _SHOWN: Final = "api/kit/shown_run.py"
 
 
@@ -21,39 +23,31 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = "projection") 
 
 
 CHAT_MUTANTS: Final = by_name(
-    _mutant("text of a failed attempt that stays", _MACHINE, "        if self._shown:\n", "        if False:\n"),
-    _mutant("a rest that is not said", _MACHINE, "        if rest:\n", "        if False:\n"),
+    _mutant("text of a failed attempt that stays", _VIEW, "        if self._shown:\n", "        if False:\n"),
+    _mutant("a rest that is not said", _VIEW, "        if rest:\n", "        if False:\n"),
     _mutant("torn text that is taken for whole", _SHOWN, "zlib.crc32(begun.encode()) == self._checksum", "True"),
-    _mutant("a call id that comes twice", _MACHINE, 'else f"{call_id}~{step}"', "else call_id"),
-    _mutant("more behind the end", _MACHINE, "handler = None if self.over else", "handler ="),
-    _mutant("an end at each wait of the past", _MACHINE, "event.seq >= self._edge and not", "not"),
-    _mutant("an end before a result", _MACHINE, "not self._calls.settled and", ""),
+    _mutant("a call id that comes twice", _TABLE, 'f"{call.id}~{call.step}" if call.again else ', ""),
+    _mutant("more behind the end", _VIEW, "        if self.over:\n            return []\n", ""),
+    _mutant("an end at each wait of the past", _VIEW, "if event.seq >= self.edge else made", ""),
+    _mutant("an end before a result", _VIEW, "self._idle and not self._settled", "self._idle"),
     _mutant(
         "a wait that goes on for those who look on",
-        f"{_AI_SDK}awaited.py",
-        "if approved or not self._by_action:",
+        _VIEW,
+        "if approved or not self.asked:",
         "if True:",
     ),
     _mutant(
         "steering within a step",
-        _MACHINE,
-        "        yield from self._leave()\n        yield from self._steers\n        self._steers = []\n",
-        "        yield from self._steers\n        self._steers = []\n        yield from self._leave()\n",
+        _VIEW,
+        "        yield from self._leave()\n        yield from self._steered\n        self._steered = []\n",
+        "        yield from self._steered\n        self._steered = []\n        yield from self._leave()\n",
     ),
-    _mutant(
-        "a result of a call that nobody made",
-        _MACHINE,
-        "        if known_as is None:\n            return\n        content",
-        "        content",
-    ),
-    _mutant(
-        "what was before said again", f"{_AI_SDK}following.py", "self._muted = bool(answered)", "self._muted = False"
-    ),
+    _mutant("what was before said again", _FOLLOWED, "self._muted = bool(answers)", "self._muted = False"),
     _mutant(
         "what came between lost",
-        f"{_AI_SDK}following.py",
-        "                return self._held\n",
-        "                return chunks\n",
+        _FOLLOWED,
+        "return items if self._held is None else self._held",
+        "return items",
     ),
     _mutant(
         "an end that clients go on behind",

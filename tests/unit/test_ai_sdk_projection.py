@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from api.kit.projections import Followed, written
 from features.ai_sdk.assembly import AssembledMessage
-from features.ai_sdk.chunks import written
-from features.ai_sdk.following import FollowedAnswer
+from features.ai_sdk.projection import DELTAS as FRAMES
 from features.ai_sdk.projection import ChatProjection
 from features.ai_sdk.values import output_of
 from features.ai_sdk.wire import answers_in
@@ -29,7 +30,7 @@ def projected(events: Iterable[StoredEvent], edge: int) -> list[Chunk]:
     machine = ChatProjection(RUN, client_tools=CLIENT_TOOLS, edge=edge)
     made = [machine.opening()]
     for event in events:
-        made += machine.chunks(event)
+        made += machine.read(event)
     return made
 
 
@@ -93,16 +94,16 @@ def test_what_is_gone_of_the_way_changes_nothing_of_the_end(log: RunLog, first: 
 @given(log=LOGS, sizes=st.lists(st.integers(1, 5)), straight=st.booleans())
 def test_a_replay_says_the_same_however_the_events_come(log: RunLog, sizes: list[int], straight: bool) -> None:
     machine = ChatProjection(RUN, client_tools=CLIENT_TOOLS, edge=len(log.events))
-    answer, left, sent = FollowedAnswer(machine), list(log.events), written([machine.opening()])
+    answer, left, sent = Followed(machine, FRAMES), list(log.events), written([machine.opening()])
     for size in [*sizes, len(left)]:
         batch, left = left[:size], left[size:]
         while straight and batch and batch[0].type in DELTAS and (frame := answer.at_once(batch[0])):
             sent += frame
             answer.passed(batch.pop(0))
-        sent += answer.take(batch) if batch else b""
+        sent += b"".join(answer.pieces(batch)) if batch else b""
     assert chunks_of(sent) == projected(log.events, len(log.events))
-    assert answer.over
-    assert answer.take(log.events) == b"", "nothing behind the end"
+    assert machine.view.over
+    assert b"".join(answer.pieces(log.events)) == b"", "nothing behind the end"
 
 
 @RANDOM
@@ -120,7 +121,7 @@ def test_an_answer_goes_on_where_the_client_has_stopped(log: RunLog) -> None:
         calls = [chunk["toolCallId"] for chunk in before if chunk["type"] == "tool-input-available"]
         edge = len(log.events)
         machine = ChatProjection(RUN, client_tools=CLIENT_TOOLS, edge=edge)
-        behind = chunks_of(FollowedAnswer(machine, edge, frozenset({answered})).take(log.events))
+        behind = chunks_of(b"".join(Followed(machine, FRAMES, frozenset({answered})).pieces(log.events)))
         check(behind, calls)
         assert shown(before, behind) == whole
 
@@ -142,7 +143,7 @@ def test_a_client_that_comes_late_is_not_shown_an_end_that_was_none(log: RunLog,
 def test_what_is_about_a_call_that_is_not_there_is_left_out(log: RunLog) -> None:
     # A page of a list may begin within an answer.
     made = AssembledMessage()
-    machine = ChatProjection(RUN, client_tools=CLIENT_TOOLS)
+    machine = ChatProjection(RUN, client_tools=CLIENT_TOOLS, edge=math.inf)
     for event in log.events[len(log.events) // 2 :]:
         chunks = machine.read(event)
         assert None not in [value for chunk in chunks for value in chunk.values()]

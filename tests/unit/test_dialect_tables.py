@@ -11,7 +11,11 @@ import pytest
 
 from api.app.installed import dialects_of
 from api.http.problems import CODES
+from api.kit import run_changes as changes
 from api.kit.dialects import ClosedTable, event_table
+from api.kit.projections import ViewProjection
+from api.kit.run_changes import Change
+from api.kit.run_view import REDUCERS
 from features.ag_ui.projection import RunProjection
 from features.ai_sdk.projection import ChatProjection
 from features.openai.ids import ResponseId
@@ -66,15 +70,27 @@ SILENT: Final = {
     K.REASONING_DROPPED,
     K.CONVERSATION_DELETED,
 }
-"""Kinds that pages of AG-UI and the AI SDK have no word for."""
+"""Kinds that change nothing of what the reducer of a run's events tells."""
 UNSHOWN: Final = {
-    "ag_ui": SILENT,
-    "ai_sdk": SILENT,
     "openai": SILENT - {K.RUN_CREATED, K.STEP_LOST}
     | {K.RUN_QUEUED, K.RUN_WAITING, K.RUN_PAUSED, K.RUN_RESUMED, K.RUN_CANCELLING, K.STEP_STARTED, K.TOOL_PROGRESS}
     | {K.CHILD_ACTION_REQUIRED, K.CHILD_ACTION_RESOLVED, K.STREAM_GAP, K.STREAM_REWOUND},
 }
-"""Kinds that each dialect passes over. A new one that none has a word for gets a line in `SILENT`."""
+"""Kinds that dialects with a reading of their own pass over. A new one that none has a word for gets a line in
+`SILENT`."""
+UNTOLD: Final[dict[type[ViewProjection], set[type[Change]]]] = {
+    ChatProjection: set(),
+    # What waits for somebody is told of in the end.
+    RunProjection: {
+        changes.MessageTold,
+        changes.SteerTold,
+        changes.ActionAsked,
+        changes.ActionSettled,
+        changes.AskedBelow,
+        changes.ResolvedBelow,
+    },
+}
+"""Changes of a run that each table over them has no row for."""
 
 
 def written(kind: EventKind, **data: Any) -> StoredEvent:
@@ -99,11 +115,19 @@ def test_a_table_says_what_is_amiss() -> None:
 
 
 def test_what_is_part_of_the_answer_has_a_row_in_every_projection() -> None:
+    assert event_table(REDUCERS).amiss == set()
+    assert {*K} - REDUCERS.keys() == SILENT
     answer = {kind for kind in K if kind.part_of is PartOf.ANSWER}
     assert event_table({}).amiss == answer
     assert event_table(dict.fromkeys(K)).amiss == set()
     assert event_table({**dict.fromkeys(answer), "step.unheard_of": None}).amiss == {"step.unheard_of"}
     assert {name for name, what, _ in DECLARED if what == "events"} == UNSHOWN.keys()
+
+
+@pytest.mark.parametrize("dialect", UNTOLD)
+def test_each_change_has_a_row_or_it_is_said_that_there_is_none(dialect: type[ViewProjection]) -> None:
+    assert {*changes.CHANGES} - dialect.rows.keys() == UNTOLD[dialect]
+    assert dialect.rows.keys() <= {*changes.CHANGES}
 
 
 @pytest.mark.parametrize("dialect", UNSHOWN)
@@ -114,9 +138,9 @@ def test_each_kind_is_shown_or_passed_over_as_it_was(dialect: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(SILENT))
 def test_a_kind_without_a_row_is_passed_over_in_silence(kind: EventKind) -> None:
-    assert ChatProjection(RUN).chunks(written(kind)) == []
+    assert ChatProjection(RUN).read(written(kind)) == []
     page = RunProjection("thread", "run", RUN)
-    assert (page.read(written(kind)), page.reached) == ([], 1)
+    assert (page.read(written(kind)), page.view.reached) == ([], 1)
 
 
 @pytest.mark.parametrize("kind", sorted(UNSHOWN["openai"]))
@@ -150,7 +174,7 @@ def test_pages_say_the_sentence_of_the_class_and_what_to_do(error_class: str, ac
     ended = written(K.RUN_FINISHED, status="failed", stop_reason="error", error=error(error_class, action))
     known: dict[str, str] = {each: f"{FACTS[each].sentence}{advice}" for each in FACTS}
     sentence = known.get(error_class, "Internal error.")
-    (chunk, _) = ChatProjection(RUN).chunks(ended)
+    (chunk, _) = ChatProjection(RUN).read(ended)
     assert chunk == {"type": "error", "errorText": f"{sentence} ({error_class}, some_code, {RUN})"}
     (last,) = RunProjection("thread", "run", RUN).read(ended)
     assert last == {"type": "RUN_ERROR", "message": f"{sentence} ({RUN})", "code": error_class}
@@ -161,7 +185,7 @@ def test_pages_say_the_sentence_of_the_class_and_what_to_do(error_class: str, ac
 )
 def test_an_end_without_an_error_has_a_sentence(stop: str, sentence: str) -> None:
     ended = written(K.RUN_FINISHED, status="expired", stop_reason=stop, error=None)
-    (chunk, _) = ChatProjection(RUN).chunks(ended)
+    (chunk, _) = ChatProjection(RUN).read(ended)
     assert chunk == {"type": "error", "errorText": f"{sentence} ({stop}, {RUN})"}
     (last,) = RunProjection("thread", "run", RUN).read(ended)
     assert last == {"type": "RUN_ERROR", "message": f"{sentence} ({RUN})", "code": stop}
