@@ -36,7 +36,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test contract check docs package check-package typescript check-clients check-openai check-referees openhands-clients check-deploy check-frameworks check-servers bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test long contract check docs package check-package typescript check-clients check-openai check-referees openhands-clients check-deploy check-frameworks check-servers bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,17 +52,20 @@ up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 	$(BIN)/palaver up
 
 # It waits for timers about as long as it computes: two processes for each core. What computes longest is marked slow,
-# and left to `make test`: 250 of 8,600 tests took half of its time.
+# and left to `make test`.
 quick: JOBS = $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
-quick: $(DEV) ## run what needs no other process and is quick: units, the store's contract on the fake
-	$(PYTEST) tests/unit tests/contract -m "not process and not slow and not chaos" --hypothesis-profile=quick $(ARGS)
+quick: $(DEV) ## run the units that are quick
+	$(PYTEST) tests/unit -m "not process and not slow and not long and not chaos" --hypothesis-profile=quick $(ARGS)
 
-test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
-	$(PYTEST) $(ARGS)
+test: $(DEV) openhands-clients ## run what a release promises: units, the store's contract on a server, whole stacks
+	$(PYTEST) -m "not long and not chaos" $(ARGS)
+
+long: $(DEV) openhands-clients ## run the same and the long tier: whole matrices, pages that are followed, rare setups
+	$(PYTEST) -m "not chaos" $(ARGS)
 
 contract: FILES ?= tests/contract
 contract: $(DEV) ## hold a Redis to the store's contract: the one that PALAVER_TEST_REDIS_SERVER names
-	$(PYTEST) $(FILES) -m process --ignore=tests/contract/test_any_situation.py $(ARGS)
+	$(PYTEST) $(FILES) -m "process and not chaos" --ignore=tests/contract/test_any_situation.py $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, names, the pages
 	$(BIN)/ruff check .

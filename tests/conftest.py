@@ -11,13 +11,14 @@ import pytest
 from hypothesis import settings
 
 from palaver.config.settings import Settings
-from tests import api_schemas, certificates, fake_commands, fake_scripts, once
+from tests import api_schemas, certificates, once, store_server
 from tests.chaos.zygote import Zygote, zygotes_of
 from tests.forks import run as run_in_forks
 from tests.process import warm
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.typed import warm_commands
+from tests.tiers import mark_long
 
 _LOG_LINES, _LOG_LINE = 20, 200
 """Lines of each log that a failed test shows, and characters of each."""
@@ -41,8 +42,6 @@ _YOUNG = 10_000
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=20)
 settings.load_profile("repeatable")
-fake_scripts.teach()
-fake_commands.quicken()
 certificates.read_once()
 api_schemas.describe_once()
 once.know_the_version_of_redis()
@@ -50,7 +49,7 @@ once.know_the_version_of_redis()
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm() -> Iterator[None]:
-    with warm.starts(), warm_commands():
+    with warm.starts(), warm_commands(), store_server.ended():
         yield
 
 
@@ -149,6 +148,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("chaos"):
                 item.add_marker(pytest.mark.skip(reason="chaos: run it with -m chaos"))
+    mark_long(items)
     sharing = frozenset(item.path for item in items if _shares(item) and not item.get_closest_marker("skip"))
     config.stash[_SHARING] = sharing
     items.sort(key=lambda item: (not _starts_processes(item), item.path not in sharing))

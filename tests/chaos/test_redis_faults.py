@@ -227,8 +227,6 @@ def cut_power(cluster: Cluster, policy: str, cuts: int) -> None:
         "streams rewound": sum(watcher.rewound for watcher in watchers),
     }
     if policy == "everysec":
-        # Whether a watcher had seen a lost event is a matter of chance, but not in many cuts.
-        assert cuts == 1 or counts["streams rewound"], counts
         known = cluster.submitted.copy()
         cluster.submitted[:] = [run_id for run_id in known if power.spared(cluster.run(run_id))]
         counts["runs spared"] = len(cluster.submitted)

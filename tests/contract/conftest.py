@@ -1,22 +1,21 @@
-"""The store's contract runs on fakeredis and on a real server: same tests, same invariants after each."""
+"""The store's contract runs on a real server, with the same invariants after each test; what turns the clock, on
+fakeredis."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from fakeredis import FakeServer, _helpers
-from fakeredis.commands_mixins import server_mixin
+from fakeredis import FakeServer
 
 from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.store.redis.pools import pool_of
-from tests.contract.clock import Clock
+from tests.contract.clock import Clock, turned_clock
 from tests.contract.invariants import check_whole
 from tests.contract.slots import crossings, watched_scripts
 from tests.contract.store_driver import StoreDriver
@@ -33,28 +32,22 @@ _EVERYWHERE: Final = frozenset(
         "schedules", "scripts", "server_lists", "steps", "submit", "titles", "versions", "webhooks",
     }
 )  # fmt: skip
-"""Files that call every script, and that meet a server in their own way: these are held on the fake and on each kind of
-server, and all others on one server."""
+"""Files that call every script, and that meet a server in their own way: these are held on each kind of server, and all
+others on one."""
+_CONNECTED: Final = frozenset({"address", "server"})
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A real server holds the contract; the fake, which is slower, repeats what is slow, and what is not held
-    everywhere, among the chaos (ADR 0087)."""
-    real = {item.nodeid for item in items if not item.get_closest_marker("chaos")}
+    """A test on a server is one with processes, and says so."""
     for item in items:
-        everywhere = item.path.parent == _HERE and item.path.stem.removeprefix("test_") in _EVERYWHERE
-        if everywhere:
+        if item.path.parent != _HERE:
+            continue
+        names = {*getattr(item, "fixturenames", ())}
+        if names & _CONNECTED or ("redis" in names and "clock" not in names):
+            item.add_marker(pytest.mark.process)
+        if item.path.stem.removeprefix("test_") in _EVERYWHERE:
             item.add_marker(pytest.mark.everywhere)
-        repeated = _server_of(item) == "fake" and (item.get_closest_marker("slow") or not everywhere)
-        if repeated and re.sub(r"\bfake\b", "real", item.nodeid) in real:
-            item.add_marker(pytest.mark.chaos)
-
-
-def _server_of(item: pytest.Item) -> str | None:
-    """The kind of server that a test of the contract runs on; None where it has none of its own."""
-    chosen = getattr(item, "callspec", None)
-    return None if chosen is None else chosen.params.get("redis")
 
 
 @pytest.fixture(scope="session")
@@ -79,21 +72,18 @@ def address(server: RedisServer) -> Iterator[str]:
         yield sentinel.url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def clock() -> Iterator[Clock]:
-    """The time in fakeredis, for all tests of a module."""
-    with pytest.MonkeyPatch.context() as patch:
-        clock = Clock()
-        patch.setattr(server_mixin, "time", clock)
-        patch.setattr(_helpers, "time", clock)
+    """The time of the store, which then is fakeredis."""
+    with turned_clock() as clock:
         yield clock
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.process)])
+@pytest.fixture
 async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """An empty Redis, fake or real. Afterwards whatever the test left in it must be whole."""
+    """An empty Redis. Afterwards whatever the test left in it must be whole."""
     client: Any
-    if request.param == "fake":
+    if "clock" in request.fixturenames:
         client = WitnessedFake(server=FakeServer())
     elif ON_CLUSTER:
         client = WitnessedCluster.of(request.getfixturevalue("address"), **WAITS)
@@ -132,16 +122,15 @@ def driver(store: Store, redis: Any) -> StoreDriver:
     return StoreDriver(store, redis)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def watched() -> Iterator[None]:
-    """An eye on what scripts call in fakeredis."""
-    with watched_scripts():
-        yield
-
-
 @pytest.fixture(autouse=True)
-def one_slot(watched: None) -> Iterator[None]:
-    """A test in which nothing was asked that a cluster would refuse."""
+def one_slot(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test in which nothing was asked that a cluster would refuse: not by its clients, and, where it is held on every
+    kind of server, not by scripts."""
     crossings.clear()
-    yield
+    on_a_server = "redis" in request.fixturenames and "clock" not in request.fixturenames
+    if request.node.get_closest_marker("everywhere") and on_a_server and not ON_CLUSTER:
+        with watched_scripts(request.getfixturevalue("server").url):
+            yield
+    else:
+        yield
     assert crossings == []

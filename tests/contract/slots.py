@@ -5,12 +5,12 @@ Where two keys have one hash tag, and only there, their slot is one for certain.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import pytest
-from fakeredis.commands_mixins.scripting_mixin import ScriptingCommandsMixin
+import redis
 
 from palaver.store.redis import fleet_keys, provider_keys
 
@@ -85,21 +85,29 @@ def refused_in_script(first: bytes | None, name: str, args: Sequence[Any]) -> It
             yield f"a script about {first!r} calls {name} {key!r}"
 
 
+_QUOTED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+_OF_A_SCRIPT: Final = re.compile(rb"^\S+ \[\d+ lua\] ")
+_SCRIPT: Final = re.compile(rb'^\S+ \[[^]]*\] "eval(?:sha)?" ', re.IGNORECASE)
+_SEEN: Final = b"all of it is seen"
+
+
 @contextmanager
-def watched_scripts() -> Iterator[None]:
-    """Have what scripts call in fakeredis, though a cluster would refuse it, among the ``crossings``."""
-    call: Callable[..., Any] = ScriptingCommandsMixin._lua_redis_call
-    run: Callable[..., Any] = ScriptingCommandsMixin.eval
+def watched_scripts(url: str) -> Iterator[Callable[[], None]]:
+    """Have what scripts on the server call within the block, though a cluster would refuse it, among the ``crossings``
+    behind it, and when what is yielded is called."""
+    with redis.Redis.from_url(url) as client, redis.Redis.from_url(url).monitor() as monitor:
+        first: bytes | None = None
 
-    def noted(self: Any, script: bytes, numkeys: int, *keys_and_args: bytes) -> Any:
-        self.first_key = keys_and_args[0] if numkeys else None
-        return run(self, script, numkeys, *keys_and_args)
+        def look() -> None:
+            nonlocal first
+            client.echo(_SEEN)
+            while _SEEN not in (line := monitor.connection.read_response(disable_decoding=True)):
+                if _SCRIPT.match(line):
+                    words = _QUOTED.findall(line)
+                    first = words[3] if int(words[2]) else None
+                elif _OF_A_SCRIPT.match(line):
+                    name, *args = _QUOTED.findall(line)
+                    crossings.extend(refused_in_script(first, name.decode().upper(), args))
 
-    def watched(self: Any, runtime: Any, expected: set[Any], op: bytes, *args: Any) -> Any:
-        crossings.extend(refused_in_script(self.first_key, op.decode().upper(), args))
-        return call(self, runtime, expected, op, *args)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ScriptingCommandsMixin, "eval", noted)
-        patch.setattr(ScriptingCommandsMixin, "_lua_redis_call", watched)
-        yield
+        yield look
+        look()

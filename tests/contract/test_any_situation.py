@@ -14,12 +14,7 @@ from tests.contract.situations import Situation, put
 from tests.contract.store_driver import PAUSE, PAUSE_NOW, RESUME, StoreDriver, approve, output, say
 
 # Together: half a minute. What a request does by itself is in the file of its name, on every server.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.parametrize(
-        "redis", ["fake", pytest.param("real", marks=[pytest.mark.process, pytest.mark.chaos])], indirect=True
-    ),
-]
+pytestmark = pytest.mark.slow
 
 STATUS = {
     "ready": "queued",

@@ -40,7 +40,6 @@ from workers.steps.runtime import Runtime
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.parametrize("redis", ["real"], indirect=True, ids=["server"]),
     pytest.mark.skipif(ON_CLUSTER, reason="about the connections of one server: test_cluster_deaths has a cluster's"),
 ]
 

@@ -24,7 +24,7 @@ def test_the_files_that_are_held_everywhere_call_every_script(tmp_path: Path) ->
     called = tmp_path / "called"
     options = ("-q", "-p", "tests.contract.called", "-p", "no:cacheprovider")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/contract", *options, "-m", "everywhere and not process and not slow"],
+        [sys.executable, "-m", "pytest", "tests/contract", *options, "-m", "everywhere and not slow"],
         env={**os.environ, FILE: str(called)},
         cwd=ROOT,
         capture_output=True,

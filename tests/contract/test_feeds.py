@@ -376,7 +376,6 @@ async def test_a_loss_is_told_though_the_store_goes_away_in_between(driver: Stor
     assert watched[1:] == await driver.events(run_id)
 
 
-@pytest.mark.parametrize("redis", ["real"], indirect=True)  # fakeredis has no connections to kill
 async def test_a_broken_subscription_loses_nothing(driver: StoreDriver, redis: Any) -> None:
     run_id, lease = await driver.begin()
     watched: list[StoredEvent] = []

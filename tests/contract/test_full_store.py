@@ -13,7 +13,7 @@ from palaver.steps.leases import Renewal
 from palaver.store import Store
 from tests.contract.store_driver import StoreDriver
 
-pytestmark = [pytest.mark.process, pytest.mark.parametrize("redis", ["real"], indirect=True, ids=["server"])]
+pytestmark = pytest.mark.process
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer
+from fakeredis import FakeServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.store import Store
 from palaver.store.scripting.contracts.providers import Admitted
-from tests.contract.clock import START, Clock
+from tests.contract.clock import START, Clock, TurnedRedis
 
 INTERVAL = 5.0
 LEASE = 15.0
@@ -126,7 +126,7 @@ def test_it_does_what_the_model_says(clock: Clock, acts: list[tuple[Any, ...]]) 
 
 async def _follow(clock: Clock, acts: list[tuple[Any, ...]]) -> None:
     clock.now = START
-    redis: Any = FakeAsyncRedis(server=FakeServer())
+    redis: Any = TurnedRedis(server=FakeServer())
     own = Settings(redis_url="redis://127.0.0.1:1/0", lease_seconds=LEASE, probe_interval=INTERVAL)
     gate = Store(redis, own).providers
     model, tries = Breaker(), 0
@@ -186,7 +186,7 @@ def test_those_who_wait_probe_in_turn_and_come_back_in_order(
 async def _wait_out(clock: Clock, waiting: int, out_for: float, gone: int) -> None:
     """All calls sleep as they are told, but for every sixth, which is cancelled, if any are `gone`."""
     clock.now = START
-    redis: Any = FakeAsyncRedis(server=FakeServer())
+    redis: Any = TurnedRedis(server=FakeServer())
     own = Settings(redis_url="redis://127.0.0.1:1/0", lease_seconds=LEASE, probe_interval=INTERVAL)
     gate = Store(redis, own).providers
     asks: dict[str, float] = {}
@@ -242,7 +242,7 @@ async def _fail_alone(clock: Clock, seconds: int) -> None:
     """For so long, 100 calls a second: one in ten fails, all those of one worker. Another one's answers end each outage
     20 ms after it began."""
     clock.now = START
-    redis: Any = FakeAsyncRedis(server=FakeServer())
+    redis: Any = TurnedRedis(server=FakeServer())
     gate = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=INTERVAL)).providers
     asked, admitted, opened, contradict = 0, 0, 0, 0.0
     asleep: set[str] = set()
@@ -268,7 +268,7 @@ async def _fail_alone(clock: Clock, seconds: int) -> None:
 
 async def test_an_outage_that_everybody_forgot_does_not_come_back_with_a_cool_down(clock: Clock) -> None:
     clock.now = START
-    redis: Any = FakeAsyncRedis(server=FakeServer())
+    redis: Any = TurnedRedis(server=FakeServer())
     gate = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=INTERVAL)).providers
     for i in range(FAILURES):
         await gate.report_failure("p", f"c{i}", REFUSED, counts_as=str(i), answered=None)

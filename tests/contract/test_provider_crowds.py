@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer
+from fakeredis import FakeServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.store.redis import provider_keys
 from palaver.store.scripting.contracts.providers import Wait
-from tests.contract.clock import START, Clock
+from tests.contract.clock import START, Clock, TurnedRedis
 
 LEASE = 15.0
 
@@ -88,7 +88,7 @@ class Crowd:
 
     async def run(self) -> None:
         """All of them come, ask, wait, call and leave."""
-        redis: Any = FakeAsyncRedis(server=FakeServer())
+        redis: Any = TurnedRedis(server=FakeServer())
         store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", lease_seconds=LEASE))
         self.clock.now = START
         refusals = {str(i): list(caller.refused) for i, caller in enumerate(self.callers)}

@@ -12,7 +12,6 @@ from random import Random
 from typing import Any, TypeVar
 
 import pytest
-from fakeredis import FakeServer
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -20,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from features.stack.redis_server import RedisServer
 from tests.contract.clients import Choose
 from tests.contract.walker import Walker
-from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis
+from tests.contract.witness import Moves, WitnessedRedis
 
 T = TypeVar("T")
 
@@ -78,15 +77,7 @@ def _choice(data: st.DataObject) -> Choose:
 _BUDGET: Any = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 
 
-@pytest.mark.parametrize(
-    ("redis", "seed"),
-    [
-        *(pytest.param("fake", seed, marks=pytest.mark.chaos) for seed in range(4)),
-        pytest.param("real", 1, marks=pytest.mark.process),
-        *(pytest.param("real", seed, marks=[pytest.mark.process, pytest.mark.chaos]) for seed in (0, 2, 3)),
-    ],
-    indirect=["redis"],
-)
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.chaos) for seed in (0, 2, 3))])
 @pytest.mark.slow
 async def test_long_ways(redis: Any, seed: int) -> None:
     choose, walker = Random(seed).choice, Walker(redis)
@@ -94,16 +85,6 @@ async def test_long_ways(redis: Any, seed: int) -> None:
         await choose([*[walker.client] * 3, *[walker.worker] * 8, walker.sweeper, walker.sweeper])(choose)
         await walker.check()
     await walker.drive_to_the_end()
-
-
-@pytest.mark.chaos
-def test_any_order_of_calls_on_fakeredis() -> None:
-    class OnFake(Walk):
-        @staticmethod
-        async def connect() -> Any:
-            return WitnessedFake(server=FakeServer())
-
-    run_state_machine_as_test(OnFake, settings=settings(max_examples=40, stateful_step_count=50, **_BUDGET))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer
+from fakeredis import FakeServer
 from redis.exceptions import ConnectionError
 
 from palaver.config.settings import Settings
@@ -19,6 +19,7 @@ from palaver.store.redis.busy import MARKED_AGAIN, BusyMarks
 from palaver.store.redis.reach import Reach, within
 from palaver.store.redis.rounds import EVERY, FULL_ROUND, SEATS, SILENCE, Rounds
 from palaver.vocabulary.ids import MAX_SHARDS, all_shards, shard_of
+from tests.contract.clock import TurnedRedis
 from tests.contract.store_driver import StoreDriver
 
 MANY = {*all_shards(MAX_SHARDS)}
@@ -30,7 +31,7 @@ class Sweepers:
 
     def __init__(self, names: int, shards: int = MAX_SHARDS) -> None:
         self.now = 0.0
-        self.redis = FakeAsyncRedis(server=FakeServer())
+        self.redis = TurnedRedis(server=FakeServer())
         settings = Settings(redis_url="redis://127.0.0.1:1/0", shards=shards)
         connection: Any = self.redis
         self.all = {f"w{name}": Rounds(connection, settings, lambda: self.now) for name in range(names)}

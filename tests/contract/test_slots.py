@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer
 
-from tests.contract.slots import crossings, tags_of
+from features.stack.redis_server import RedisServer
+from tests.contract.slots import crossings, tags_of, watched_scripts
 from tests.redis_cluster import ON_CLUSTER
 
 
@@ -55,9 +55,10 @@ async def test_a_command_without_a_key_among_those_of_two_slots_is_seen(redis: A
     crossings.clear()
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="it is looked at on one server")
 @pytest.mark.parametrize("call", ["'GET', '{b}:1'", "'PUBLISH', '{b}:1', ''", "'UNLINK', KEYS[1], '{b}:1'"])
-async def test_a_script_that_leaves_its_slot_is_seen(call: str) -> None:
-    async with FakeAsyncRedis(server=FakeServer()) as redis:
+async def test_a_script_that_leaves_its_slot_is_seen(redis: Any, server: RedisServer, call: str) -> None:
+    with watched_scripts(server.url):
         await redis.eval(f"return redis.call({call})", 1, "{a}:1")
     (crossing,) = crossings
     assert crossing.startswith("a script about b'{a}:1' calls")

@@ -159,7 +159,6 @@ async def test_a_tenant_that_thinks_of_many_models_has_some_of_them(driver: Stor
     assert (len(found), found["other"]["calls"]) == (limit_of("statistics_models") + 1, 3)
 
 
-@pytest.mark.parametrize("redis", ["fake"], indirect=True)
 async def test_what_happened_is_in_the_span_in_which_it_did(clock: Clock, driver: StoreDriver, store: Store) -> None:
     began = clock.now
     await driver.submit("hello")
@@ -175,7 +174,6 @@ async def test_what_happened_is_in_the_span_in_which_it_did(clock: Clock, driver
     assert spans[present].called == {bucket_of(7000): 1}
 
 
-@pytest.mark.parametrize("redis", ["fake"], indirect=True)
 @pytest.mark.parametrize("name", WINDOWS)
 async def test_what_happened_passes_with_its_window(
     clock: Clock, driver: StoreDriver, store: Store, name: WindowName
@@ -191,7 +189,6 @@ async def test_what_happened_passes_with_its_window(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("redis", ["fake"], indirect=True)
 async def test_a_tenant_keeps_no_more_spans_than_its_windows_have(
     clock: Clock, driver: StoreDriver, store: Store
 ) -> None:

@@ -15,9 +15,6 @@ from palaver.store.reading.subscriptions import Subscriptions
 from palaver.store.redis.connection import PubSubMessage
 from tests.waiting import PATIENCE, aeventually
 
-REAL = pytest.mark.parametrize("redis", ["real"], indirect=True)
-"""For what fakeredis has not: connections that can be listed and killed."""
-
 
 class _Commands:
     """The commands of one pub/sub connection, and what became of them."""
@@ -208,7 +205,6 @@ async def test_while_redis_is_away_it_tries_again_for_those_who_are_there(
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "palaver-feeds"]
 
 
-@REAL
 @pytest.mark.parametrize("idle", [False, True])
 async def test_the_end_of_the_process_is_its_end(heard: Heard, idle: bool) -> None:
     heard.channels.add("run")
@@ -222,7 +218,6 @@ async def test_the_end_of_the_process_is_its_end(heard: Heard, idle: bool) -> No
     await heard.hears_no_more("run")
 
 
-@REAL
 @pytest.mark.parametrize("idle", [False, True])
 async def test_a_connection_that_is_cut_is_made_again(heard: Heard, redis: Any, idle: bool) -> None:
     heard.channels.add("run")
@@ -243,7 +238,6 @@ async def test_a_connection_that_is_cut_is_made_again(heard: Heard, redis: Any, 
     await heard.hears("run")
 
 
-@REAL
 async def test_what_a_new_connection_of_the_library_hears_too_much_is_dropped(heard: Heard, redis: Any) -> None:
     """It forgets, with its connection, which channels it was just told to hear no more."""
     for channel in ("run", "another"):

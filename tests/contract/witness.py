@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
-from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
@@ -14,6 +13,7 @@ from palaver.store.redis.cluster.client import ClusterClient
 from palaver.store.redis.cluster.slots import slot_of
 from palaver.store.redis.connection import MOST_ARGUMENTS
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus
+from tests.contract.clock import TurnedRedis
 from tests.contract.slots import crossings, refused, refused_together
 
 
@@ -80,8 +80,8 @@ class WitnessedRedis(_Witnessed, Redis):  # type: ignore[misc]
     """A client of a real server."""
 
 
-class WitnessedFake(_Witnessed, FakeAsyncRedis):  # type: ignore[misc]
-    """A client of fakeredis."""
+class WitnessedFake(_Witnessed, TurnedRedis):  # type: ignore[misc]
+    """A client of a store whose clock a test turns."""
 
 
 class WitnessedCluster(_Witnessed, ClusterClient):  # type: ignore[misc]

@@ -8,26 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
-from fakeredis import FakeAsyncRedis, FakeServer
+from fakeredis import FakeServer
 from redis.asyncio import Redis
 
 from palaver.store import Store
 from palaver.store.redis.connection import MOST_ARGUMENTS
 from palaver.store.scripting.contracts.declaration import Script
+from tests.contract.clock import TurnedRedis
 
 EVERY: Final = 50
 """Instructions of Lua between two counts."""
 _OF_A_COMMAND: Final = 60
 """What a command of Redis counts for beside its bytes: about as long as so many instructions."""
 _OF_A_BYTE: Final = 0.1
-_AS_NOW: Final = """
-local call, encode, decode = redis.call, cjson.encode, cjson.decode
-return function()
-    debug.sethook()
-    redis.call, cjson.encode, cjson.decode = call, encode, decode
-end
-"""
-"""Makes what puts back all that meters replace. In Lua: an object of Python that is put there twice is let go once."""
 
 
 class Meter(Protocol):
@@ -158,14 +151,9 @@ async def _only(run_each: Callable[[Iterable[Script[Any]]], Awaitable[list[Any]]
 async def fake(
     meter: Callable[[FakeServer], Meter] = Counter,
 ) -> AsyncIterator[tuple[Redis, Callable[[], Meter]]]:
-    """A fake server, and what makes its meter. The Lua is that of all fake servers (tests/fake_scripts.py): once the
-    block is left, nothing in it is metered."""
+    """A fake server, and what makes its meter."""
     server = FakeServer()
-    async with FakeAsyncRedis(server=server) as client:
+    async with TurnedRedis(server=server) as client:
+        # Lua is made with the first script.
         await client.eval("return 1", 0)
-        lua: Any = server._lua_runtime  # type: ignore[attr-defined]  # made with the first script
-        put_back = lua.execute(_AS_NOW)
-        try:
-            yield client, lambda: meter(server)
-        finally:
-            put_back()
+        yield client, lambda: meter(server)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer
+from fakeredis import FakeServer
 
 from palaver.config.settings import Settings
 from palaver.store import Store
@@ -15,13 +15,14 @@ from palaver.store.redis import fleet_keys
 from palaver.store.redis.rounds import EVERY, FULL_ROUND
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.step_kinds import QUEUES
+from tests.contract.clock import TurnedRedis
 from tests.cost.meters import fake
 
 _LOOKS = 4
 """Looks for what is due, and for what nobody claims, in a second."""
 
 
-class Counting(FakeAsyncRedis):
+class Counting(TurnedRedis):
     """A client that counts what it sends."""
 
     sent = 0

@@ -17,7 +17,7 @@ from tests.process.cluster import Cluster
 from tests.process.inputs import soon
 from tests.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 ROLES = ("api", "worker", "tools")
 SLOW = "tokens-80+rate-20"

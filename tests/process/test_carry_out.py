@@ -23,7 +23,7 @@ from tests.pages import ROOT
 from tests.process.test_wheel import outside
 from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.slow]
 
 _FOLDERS: Final = sorted(
     {entry.module.rpartition(".")[2] for group in (GROUP, DIALECTS) for entry in entry_points(group=group)}

@@ -16,7 +16,7 @@ from features.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:

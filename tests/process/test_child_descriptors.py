@@ -13,7 +13,7 @@ from kombu.asynchronous import Hub
 from workers.children.descriptors import leave_behind, open_files
 from workers.children.prefork import ToolPool
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 def _in_a_child(holds: Callable[[], bool]) -> bool:

@@ -10,7 +10,7 @@ from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 def test_a_child_that_cannot_begin_is_given_no_calls(cluster: Cluster, tmp_path: Path) -> None:

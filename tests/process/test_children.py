@@ -12,7 +12,7 @@ from tests.process.cluster import Cluster
 from tests.process.descriptors import starved
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 @pytest.fixture

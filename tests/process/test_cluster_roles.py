@@ -21,7 +21,7 @@ from tests.process.test_role_commands import begun, refused
 from tests.redis_cluster import RedisCluster
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tests.process.test_tls import certificate
 from tests.redis_cluster import WAITS, RedisCluster
 
 __all__ = ["certificate"]
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 NAMES = [f"{{p{shard}}}:x" for shard in all_shards(64)]
 
 

@@ -14,7 +14,7 @@ from tests.process.cluster import Cluster
 from tests.process.consoles import KEY, TEXT, Console, serving, tab_at
 from tests.process.relay import Relay
 
-pytestmark = [pytest.mark.process, needs_chromium]
+pytestmark = [pytest.mark.process, pytest.mark.long, needs_chromium]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.process.webhook_receivers import Receivers
 from tests.unit.api_world import SECRET_KEY
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.process, needs_chromium]
+pytestmark = [pytest.mark.process, pytest.mark.long, needs_chromium]
 
 CELLS: Final = 8
 

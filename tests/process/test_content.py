@@ -6,7 +6,7 @@ import pytest
 
 from tests.process.cluster import Cluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 LOOK = {"type": "text", "text": "look"}
 IMAGE = {"type": "image", "url": "data:image/png;base64,iVBORw0KGgo="}

@@ -27,7 +27,7 @@ from tests.process.talkers import TALKERS, ChatTalker
 from tests.process.talking import PATIENCE, Talker, read_log
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 VICTIMS = {"worker": 2, "tools": 1, "api": 1}
 KILLED = ("api", "worker", "tools", "api", "worker")

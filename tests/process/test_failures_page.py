@@ -17,7 +17,7 @@ import pytest
 from tests.process.cluster import Cluster
 from tests.process.typed import shell
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "failures.md"
 BLOCK: Final = re.compile(r"(```console\n|```json\n)(.*?)(```)", re.DOTALL)

@@ -27,7 +27,7 @@ from tests.process.cluster import Cluster, stream
 from tests.process.faults import BY_PROTOCOL, FAULTS, POLICY, TABLE, Error, Row
 from tests.redis_cluster import ON_CLUSTER
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 CASES = [(row, form) for row in TABLE for form in row.forms]
 PACE = 0.04

@@ -17,7 +17,7 @@ from tests.process.cluster import Cluster
 from tests.process.reading import Reader
 from tests.process.symptoms import KEYED, SYMPTOMS
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 WALK, _, BY_SYMPTOM = (ROOT / "docs/how-to/find-the-cause.md").read_text().partition("\n## By symptom\n")
 PARTS: Final[Mapping[str, str]] = dict(re.findall(r"^### (.+)\n((?:(?!###).*\n)*)", BY_SYMPTOM, re.MULTILINE))

@@ -24,7 +24,7 @@ from tests.pages import ROOT, Memory, blocks, blocks_of, commands, files
 from tests.process.attentive_model import attentive_model
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.slow]
 
 PATIENCE: Final = 60.0
 """Seconds that a reader waits for what the page shows."""

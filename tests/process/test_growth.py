@@ -11,7 +11,7 @@ import pytest
 
 from tests.process.cluster import Cluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 BLOCK = 150
 """Runs: more than a pool of connections grows with."""

@@ -11,7 +11,7 @@ from tests.pages import ROOT, blocks, files
 from tests.process.cluster import Cluster
 from tests.process.reading import Reader
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 OWN_TEST: Final = {"failures.md", "find-the-cause.md"}
 """Compared by test_failures_page.py and test_find_the_cause.py."""

@@ -10,7 +10,7 @@ import pytest
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

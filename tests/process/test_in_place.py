@@ -21,7 +21,7 @@ from tests.process.watching import celery_events
 from tests.redis_cluster import ON_CLUSTER
 from tests.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 @pytest.fixture

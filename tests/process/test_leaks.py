@@ -8,7 +8,7 @@ from tests.process.cluster import Cluster
 from tests.process.leaks import Crowd, brief, leave_nothing, open_files
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SLACK = 8
 """Connections that a pool may have opened meanwhile and keeps."""

@@ -12,7 +12,7 @@ from tests.chaos.seeds import seeded
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from palaver.store.server.preflight import Preflight
 from tests.process.cluster import Cluster
 from tests.process.test_check_command import run as check
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 _ADMINISTRATION: Final = "-bgrewriteaof -bgsave -config -debug -migrate -module -psync -replicaof -save -shutdown -sync"
 _CONNECTIONS: Final = "-client|id -client|list -pubsub|numsub"

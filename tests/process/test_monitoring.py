@@ -25,6 +25,7 @@ from tests.process.prometheus import PROGRAM, Prometheus
 from tests.waiting import PATIENCE, eventually
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.process,
     pytest.mark.skipif(PROGRAM is None, reason="NOT CHECKED: no prometheus; apt-get install prometheus"),
 ]

@@ -10,7 +10,7 @@ import pytest
 from tests.process.cluster import Cluster
 from tests.process.odd_provider import Answer, OddProvider
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 SILENT: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "stop"}]},

@@ -12,7 +12,7 @@ from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 GPU = [*COMMANDS["tools"], "-Q", "gpu", "-n", "gpu@%h", "-c", "2"]
 BOTH = [*COMMANDS["tools"], "-Q", "big,gpu", "-n", "both@%h", "-c", "1"]

@@ -15,7 +15,7 @@ from features.stack.redis_server import RedisServer
 from tests.process.pool_bench import Bench, exit_code
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 COLD = [(signal.SIGQUIT,), (signal.SIGTERM, signal.SIGQUIT), (signal.SIGINT, signal.SIGINT)]
 

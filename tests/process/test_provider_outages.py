@@ -17,7 +17,7 @@ from tests.process.cluster import Cluster
 from tests.process.failing_provider import FailingProvider
 from tests.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 INTERVAL = 1.0
 """Seconds between two probes."""

@@ -17,7 +17,7 @@ from palaver.store import Store
 from tests.model_server import ModelServer
 from tests.process.typed import palaver
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 KEY = "sk-of-a-provider-0123456789"
 

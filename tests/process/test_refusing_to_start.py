@@ -22,7 +22,7 @@ from features.stack.redis_server import RedisServer
 from palaver.config.exits import EX_CONFIG
 from palaver.config.roles import ROLES, command
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 TABLE = """
 [providers.open]

@@ -14,7 +14,7 @@ import pytest
 from tests.process.cluster import Cluster, stream
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 LOOP = "steps-1-2-1-3-1"
 """Five turns of a tool loop, two of them with parallel calls."""

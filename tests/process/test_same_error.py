@@ -15,7 +15,7 @@ from palaver.events import Event, RunFinished
 from tests.command_line import CommandResult
 from tests.process.cluster import Cluster, stream
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 # These runs fail one after the other, which is an outage of their model: they do not wait for its end.
 TWICE = {"retry": {"patience": 0, "rules": {"provider_error": {"attempts": 2, "first": 0.01}}}}

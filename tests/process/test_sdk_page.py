@@ -13,7 +13,7 @@ from tests.pages import ROOT, blocks
 from tests.process.cluster import Cluster
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 def test_the_first_example_prints_both_answers(cluster: Cluster) -> None:

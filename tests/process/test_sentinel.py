@@ -19,7 +19,7 @@ from tests.sentinels import PASSWORD, SentinelGroup, client_of
 from tests.tls import tls_of
 from tests.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 PROMISES = {"PALAVER_DURABILITY": "replicas=1"}
 

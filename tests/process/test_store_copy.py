@@ -26,7 +26,7 @@ from tests.redis_cluster import RedisCluster
 from tests.store_copies import Copied, command, connected, copy, everything, fill
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 ROLES = ("worker", "tools", "api")
 SHARDS = 16
 CALLS = 3

@@ -24,7 +24,7 @@ from tests.tls import tls_of
 from tests.waiting import PATIENCE, eventually
 
 __all__ = ["certificate"]
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 SHARDS = 16
 
 

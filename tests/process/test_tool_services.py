@@ -17,7 +17,7 @@ from tests.process.cluster import Cluster
 from tests.process.watching import celery_events
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 class Shop:

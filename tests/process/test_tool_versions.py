@@ -12,7 +12,7 @@ from tests.process.one_more import one_more
 from tests.process.typed import palaver
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 TOOLS = ("added", "optional", "removed", "renamed", "retyped")
 OLDER = "tests.process.older_app"

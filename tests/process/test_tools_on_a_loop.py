@@ -12,7 +12,7 @@ from tests.process.test_tools import answers, told
 from tests.process.warm import cold_starts
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

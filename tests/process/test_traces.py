@@ -23,7 +23,7 @@ from tests.process.otlp import LATE, Receiver, Span
 from tests.process.warm import cold_starts
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CANARY = "canary-j1-of-a-conversation"

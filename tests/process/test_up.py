@@ -20,7 +20,7 @@ from palaver.schemas.models import Run
 from tests.processes import gone
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 
 @dataclass

@@ -20,7 +20,7 @@ from palaver.store.server.preflight import Preflight
 from tests.pages import ROOT
 from tests.process.test_acl import acl_commands
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 ADD: Final = 0
 TAKE_AWAY: Final = 1

@@ -33,7 +33,7 @@ from tests.pages import ROOT
 from tests.processes import gone
 from tests.waiting import PATIENCE, eventually
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.slow]
 
 TOY: Final = ROOT / "examples" / "feature"
 """A distribution of its own, made by the recipe of CONTRIBUTING.md."""

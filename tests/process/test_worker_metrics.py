@@ -20,7 +20,7 @@ from palaver.config.exits import EX_UNAVAILABLE
 from tests.process.cluster import Cluster
 from tests.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 MODEL, TOOLS = 0, 1
 """How far the port of a worker is from the first."""

@@ -13,7 +13,7 @@ from tests.process.one_more import one_more
 from tests.process.relay import Relay
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 MANY = 40
 KEYED = """

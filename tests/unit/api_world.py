@@ -1,4 +1,4 @@
-"""The API on a fake Redis, with a publisher that keeps what it is given; the tests play the workers."""
+"""The API on a Redis of its own, with a publisher that keeps what it is given; the tests play the workers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import fakeredis
 import httpx
 import orjson
-from fakeredis.aioredis import FakeRedis
 from pydantic import SecretStr
+from redis.asyncio import Redis
 from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
@@ -36,6 +35,8 @@ from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.tools import ToolSet, load_tools
 from palaver.vocabulary.lifecycle import StopReason
+from tests.contract.clock import TurnedDatabase
+from tests.store_server import Database
 from tests.waiting import aeventually
 
 AGENT: dict[str, Any] = {"model": "fake/tool-20", "tools": ["calculator"]}
@@ -69,8 +70,8 @@ class World:
     app: ApiApplication
     client: httpx.AsyncClient
     store: Store
-    redis: FakeRedis
-    server: fakeredis.FakeServer
+    redis: Redis
+    server: Database | TurnedDatabase
     publisher: RecordingPublisher
 
     async def submit(self, **changes: Any) -> dict[str, Any]:
@@ -132,10 +133,10 @@ class World:
 
 @asynccontextmanager
 async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[World]:
-    """An API on a fake Redis, where some worker had these ``tools``; without any, there never was one. ``rules`` are
+    """An API on a Redis of its own, where a worker had these ``tools``; without any, there never was one. ``rules`` are
     the operator's, as in PALAVER_POLICY; ``server`` is the Redis of another such API."""
-    server = changes.get("server") or fakeredis.FakeServer()
-    redis = FakeRedis(server=server)
+    server = changes.get("server") or Database()
+    redis = server.client()
     store = Store(redis, settings)
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
@@ -146,13 +147,15 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))
     app = create_app(settings, store, publisher, providers, POLICIES, dialects, policy)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
-    ):
-        yield World(app, client, store, redis, server, publisher)
-    server.connected = True
-    await store.close()
+    try:
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+        ):
+            yield World(app, client, store, redis, server, publisher)
+    finally:
+        server.connected = True
+        await store.close()
 
 
 class LiveRequest:

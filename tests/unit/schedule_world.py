@@ -1,41 +1,23 @@
-"""Schedules in fast-forward: a clock that a test turns, and schedulers that die between any two commands of Redis."""
+"""Schedules in fast-forward: schedulers that die between any two commands of Redis."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
-
-import pytest
-from fakeredis import _helpers
-from fakeredis.aioredis import FakeRedis
-from fakeredis.commands_mixins import server_mixin
 
 from features.schedules import schedule_keys
 from features.schedules.scheduler import Scheduler
 from palaver.operations import Backend
 from palaver.store import Store
-from tests.contract.clock import Clock
+from tests.contract.clock import TurnedRedis
 from tests.unit.api_world import World
-
-
-@contextmanager
-def turned_clock(at: float) -> Iterator[Clock]:
-    """The time in fakeredis, from a Unix time on."""
-    with pytest.MonkeyPatch.context() as patch:
-        clock = Clock()
-        clock.now = at
-        patch.setattr(server_mixin, "time", clock)
-        patch.setattr(_helpers, "time", clock)
-        yield clock
 
 
 class Killed(BaseException):
     """The process has died."""
 
 
-class MortalRedis(FakeRedis):
+class MortalRedis(TurnedRedis):
     """The connection of a process that dies at some command, before or behind it; then nothing of it goes on."""
 
     chance = 0.0
@@ -66,7 +48,7 @@ class Schedulers:
     def process(self) -> Scheduler:
         """A process that may die."""
         backend: Backend = self._api.app.state.backend
-        redis = MortalRedis(server=self._api.server)
+        redis = self._api.server.client(MortalRedis)
         redis.chance, redis.dice = self._chance, self._dice
         changed = {name: getattr(backend, name) for name in backend.__dataclass_fields__ if not name.startswith("_")}
         return Scheduler(Backend(**{**changed, "store": Store(redis, backend.settings)}))

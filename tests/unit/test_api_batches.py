@@ -25,9 +25,9 @@ from palaver.steps.verdicts import Finish, GiveUp
 from palaver.store import Store
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
-from tests.contract.clock import Clock
+from tests.contract.clock import Clock, TurnedDatabase, turned_clock
 from tests.unit.api_world import AGENT, SETTINGS, World, assert_problem, world
-from tests.unit.schedule_world import Killed, MortalRedis, turned_clock
+from tests.unit.schedule_world import Killed, MortalRedis
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 A: dict[str, Any] = {**AGENT, "name": "a"}
@@ -92,7 +92,7 @@ class Batching:
 @asynccontextmanager
 async def batching(settings: Any = SETTINGS) -> AsyncIterator[Batching]:
     with turned_clock(NOON) as clock:
-        async with world(settings) as api:
+        async with world(settings, server=TurnedDatabase()) as api:
             await api.meet_worker()
             yield Batching(api, clock)
 
@@ -471,7 +471,7 @@ class Fleet:
 
     def process(self) -> BatchRunner:
         backend: Backend = self._api.app.state.backend
-        redis = MortalRedis(server=self._api.server)
+        redis = self._api.server.client(MortalRedis)
         redis.chance, redis.dice = self._chance, self._dice
         changed = {name: getattr(backend, name) for name in backend.__dataclass_fields__ if not name.startswith("_")}
         return BatchRunner(Backend(**{**changed, "store": Store(redis, backend.settings)}))

@@ -20,9 +20,9 @@ from palaver.operations.bearers import caller_now
 from palaver.schemas.bearers import Bearer
 from palaver.store.access.api_keys import KeyGrant
 from palaver.vocabulary.scopes import SCOPES
-from tests.contract.clock import Clock
+from tests.contract.clock import Clock, TurnedDatabase, turned_clock
 from tests.unit.api_world import AGENT, SETTINGS, World, assert_problem, world
-from tests.unit.schedule_world import next_attention, turned_clock
+from tests.unit.schedule_world import next_attention
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 RUN: dict[str, Any] = {"agent": AGENT, "input": "hello", "tags": ["mine"]}
@@ -64,7 +64,7 @@ class Planned:
 @asynccontextmanager
 async def planned(settings: Any = SETTINGS, **changes: Any) -> AsyncIterator[Planned]:
     with turned_clock(NOON) as clock:
-        async with world(settings, **changes) as api:
+        async with world(settings, **changes, server=TurnedDatabase()) as api:
             yield Planned(api, clock)
 
 

@@ -20,9 +20,8 @@ from palaver.schemas.models import Message
 from palaver.steps.verdicts import Continue, GiveUp
 from palaver.tools import tool
 from palaver.vocabulary.lifecycle import StopReason
-from tests.contract.clock import Clock
+from tests.contract.clock import Clock, TurnedDatabase, turned_clock
 from tests.unit.api_world import SETTINGS, World, assert_problem, call, world
-from tests.unit.schedule_world import turned_clock
 from tests.waiting import aeventually
 
 NAMES: Final = ("ann", "bob", "cid", "dan")
@@ -123,7 +122,7 @@ class Office:
 @asynccontextmanager
 async def office(settings: Settings = KEYED) -> AsyncIterator[Office]:
     with turned_clock(NOON) as clock:
-        async with world(settings, rules=RULE, tools=[pay]) as api:
+        async with world(settings, rules=RULE, tools=[pay], server=TurnedDatabase()) as api:
             await api.meet_worker()
             made = Office(api, clock)
             yield made

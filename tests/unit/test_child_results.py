@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from fakeredis import FakeAsyncRedis
 
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
@@ -14,6 +13,7 @@ from palaver.steps.leases import Settled
 from palaver.steps.verdicts import Finish
 from palaver.store import Store
 from palaver.vocabulary.lifecycle import StopReason
+from tests.contract.clock import TurnedDatabase
 from tests.contract.test_agent_calls import LEAD, RESEARCHER, Family
 from tests.contract.test_vault import NEW, OLD, with_keys
 from tests.model_server import ModelServer
@@ -45,7 +45,7 @@ class Worker:
 @pytest.fixture
 def at_work(monkeypatch: pytest.MonkeyPatch) -> Worker:
     settings = with_keys(Settings(redis_url="redis://127.0.0.1:1/0"), NEW)
-    redis = FakeAsyncRedis()
+    redis = TurnedDatabase().client()
     store = Store(redis, settings)
     monkeypatch.setattr(Store, "connect", lambda *_, **__: store)
     return Worker(store, Family(store, redis), settings)

@@ -8,7 +8,6 @@ from types import new_class
 from typing import Any, Literal, NamedTuple
 
 import pytest
-from fakeredis import FakeAsyncRedis
 
 from palaver.errors import NewerVersion
 from palaver.store.redis.keys import Key
@@ -18,6 +17,7 @@ from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.contracts.wire import Batch, Json
 from palaver.store.scripting.refusals import refusal
+from tests.contract.clock import TurnedDatabase
 
 
 class Colour(StrEnum):
@@ -101,7 +101,7 @@ GIVEN = Try(
 async def ask(script: Script[Any], lua: str) -> Any:
     source = Assembler({}, {script.name: lua}).script(type(script)).text
     keys, args = script.pack()
-    redis = FakeAsyncRedis()
+    redis = TurnedDatabase().client()
     answer = await redis.eval(source, len(keys), *keys, *args)
     await redis.aclose()
     return script.read(answer)

@@ -7,13 +7,13 @@ import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from fakeredis import FakeAsyncRedis
 
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Message
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed
 from palaver.store import Store
+from tests.contract.clock import TurnedDatabase
 from tests.contract.store_driver import StoreDriver
 from tests.model_server import ModelServer
 from tests.unit.test_conversations import asks, entries, lease, result, user
@@ -192,7 +192,7 @@ def test_the_size_is_what_they_take(messages: int, rests: bool) -> None:
 @pytest.fixture
 async def working(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[StoreDriver, Runtime]]:
     """A model worker in this process, and the store that it works with."""
-    settings, redis = Settings(redis_url="redis://127.0.0.1:1/0"), FakeAsyncRedis()
+    settings, redis = Settings(redis_url="redis://127.0.0.1:1/0"), TurnedDatabase().client()
     store = Store(redis, settings)
     monkeypatch.setattr(Store, "connect", lambda *_, **__: store)
     async with ModelServer() as model, worker(store, settings, model) as runtime:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -30,14 +33,35 @@ def there(path: str, test: str) -> bool:
 _HEADS = ("|---", "| what", "| kind", "| class")
 _PAGES = {"docs/why/guarantees.md": "# Guarantees", "SECURITY.md": "## What holds"}
 """Where the tables of promises begin."""
-_PROMISES = [
-    row
-    for page, first in _PAGES.items()
-    for row in (ROOT / page).read_text().partition(first)[2].splitlines()
-    if row.startswith("|") and not row.startswith(_HEADS)
-]
 
 
-@pytest.mark.parametrize("promise", _PROMISES)
+def _promises(page: str) -> list[str]:
+    rows = (ROOT / page).read_text().partition(_PAGES[page])[2].splitlines()
+    return [row for row in rows if row.startswith("|") and not row.startswith(_HEADS)]
+
+
+@pytest.mark.parametrize("promise", [row for page in _PAGES for row in _promises(page)])
 def test_every_promise_names_a_test(promise: str) -> None:
     assert _TEST.search(promise.rpartition(" | ")[2]), promise
+
+
+@pytest.mark.process
+def test_make_test_holds_every_promise() -> None:
+    """Of the tests that a promise names one at least is in `make test`, or it looks at what those leave behind."""
+    tests = {promise: _TEST.findall(promise.rpartition(" | ")[2]) for promise in _promises("docs/why/guarantees.md")}
+    files = {str(file) for named in tests.values() for path, _ in named for file in ROOT.glob(path)}
+    options = ["--collect-only", "-q", "-p", "no:cacheprovider", "-m", "not long and not chaos"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *sorted(files)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    parts = [line.partition("[")[0].split("::") for line in done.stdout.splitlines() if "::" in line]
+    collected = {(each[0], each[-1]) for each in parts}
+    assert [
+        promise for promise, named in tests.items() if not any(_held(path, test, collected) for path, test in named)
+    ] == []
+
+
+def _held(path: str, test: str, collected: set[tuple[str, str]]) -> bool:
+    looks_behind = path.endswith(".py") and not Path(path).name.startswith("test_")
+    pattern = path if path.endswith(".py") else f"{path}/*"
+    return looks_behind or any(fnmatch(file, pattern) and test in ("", name) for file, name in collected)

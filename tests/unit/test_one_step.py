@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis
 
 from docs.one_step import ROOT, page, printed
 from docs.walk import LEFT_OUT, LUA
@@ -23,6 +22,7 @@ from palaver.store import Store
 from palaver.store.scripting.additions import all_hooks, all_lua_files
 from palaver.store.scripting.assembly import Assembler
 from palaver.vocabulary.step_kinds import MODEL
+from tests.contract.clock import TurnedDatabase
 from tests.contract.store_driver import StoreDriver
 from tests.model_server import ModelServer
 from tests.waiting import aeventually
@@ -88,7 +88,7 @@ async def worker(store: Store, settings: Settings, model: ModelServer) -> AsyncI
 async def walk(monkeypatch: pytest.MonkeyPatch) -> Passed:
     """What the first step of a run passes, in a worker that has done others."""
     settings = Settings(redis_url="redis://127.0.0.1:1/0")
-    redis, passed = FakeAsyncRedis(), Passed()
+    redis, passed = TurnedDatabase().client(), Passed()
     store = Store(redis, settings)
     monkeypatch.setattr(Store, "connect", lambda *_, **__: store)
     driver = StoreDriver(store, redis)

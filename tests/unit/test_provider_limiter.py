@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakeredis import FakeAsyncRedis, FakeServer
 
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
@@ -26,6 +25,7 @@ from palaver.store.redis import keys
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.tools.service import gate_of_service
 from palaver.vocabulary.lifecycle import WaitReason
+from tests.contract.clock import TurnedDatabase, TurnedRedis
 from tests.contract.store_driver import StoreDriver
 from tests.waiting import aeventually
 from workers.models.limit_keys import LimitKeys, limit_keys_of
@@ -46,7 +46,7 @@ PROVIDERS = {
 }
 
 
-class CountingRedis(FakeAsyncRedis):
+class CountingRedis(TurnedRedis):
     """Counts what it is asked."""
 
     asked = 0
@@ -59,9 +59,9 @@ class CountingRedis(FakeAsyncRedis):
 class Worker:
     """A worker process's gate."""
 
-    def __init__(self, server: FakeServer, settings: Settings | None = None) -> None:
+    def __init__(self, server: TurnedDatabase, settings: Settings | None = None) -> None:
         self.server = server
-        self.redis = CountingRedis(server=server)
+        self.redis = server.client(CountingRedis)
         settings = settings or Settings(redis_url="redis://127.0.0.1:1/0")
         store = Store(self.redis, settings)
         self.driver = StoreDriver(store, self.redis)
@@ -108,7 +108,7 @@ class Worker:
 
 @pytest.fixture
 def workers() -> tuple[Worker, Worker]:
-    server = FakeServer()
+    server = TurnedDatabase()
     return Worker(server), Worker(server)
 
 
@@ -375,7 +375,7 @@ async def test_an_answer_that_is_an_error_shows_that_the_provider_is_there(worke
 @pytest.mark.slow
 async def test_a_probe_that_shows_nothing_is_made_by_the_next(workers: tuple[Worker, Worker]) -> None:
     settings = Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=0.1)
-    server = FakeServer()
+    server = TurnedDatabase()
     one, two = Worker(server, settings), Worker(server, settings)
     await fails(one)
     leases = {one: await one.lease("free"), two: await two.lease("free")}
@@ -394,7 +394,7 @@ async def test_a_probe_that_shows_nothing_is_made_by_the_next(workers: tuple[Wor
     await second.__aexit__(None, None, None)
 
 
-async def crowded(server: FakeServer) -> tuple[Worker, Lease]:
+async def crowded(server: TurnedDatabase) -> tuple[Worker, Lease]:
     """A model is out whose provider lets one call through at a time; its lease is the first to probe."""
     worker = Worker(server, Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=1.0))
     busy = Failure.of(ErrorClass.PROVIDER_ERROR, provider=ProviderDetails("narrow", "echo", 503))
@@ -419,7 +419,7 @@ async def waits_for(worker: Worker, lease: Lease) -> str | None:
 
 @pytest.mark.slow
 async def test_a_model_is_probed_as_soon_as_its_full_provider_has_room() -> None:
-    worker, lease = await crowded(FakeServer())
+    worker, lease = await crowded(TurnedDatabase())
     async with worker.permit(await worker.lease("narrow/well")):
         (outage,) = (await state_of(worker)).outages
         await worker.driver.behind(outage.next_probe)
@@ -433,7 +433,7 @@ async def test_a_model_is_probed_as_soon_as_its_full_provider_has_room() -> None
 
 @pytest.mark.slow
 async def test_a_model_that_is_out_takes_no_room_at_its_provider() -> None:
-    worker, _ = await crowded(FakeServer())
+    worker, _ = await crowded(TurnedDatabase())
     for _ in range(3):
         assert await waits_for(worker, await worker.lease("narrow")) == "outage"
     state = await state_of(worker)
@@ -443,7 +443,7 @@ async def test_a_model_that_is_out_takes_no_room_at_its_provider() -> None:
 
 @pytest.mark.slow
 async def test_who_waits_for_a_model_that_is_out_is_in_nobodys_way_at_its_full_provider() -> None:
-    worker, first = await crowded(FakeServer())
+    worker, first = await crowded(TurnedDatabase())
     waiting = [await worker.lease("narrow") for _ in range(3)]
     async with worker.hearing():
         async with worker.permit(await worker.lease("narrow/well")):
@@ -463,7 +463,7 @@ async def test_who_waits_for_a_model_that_is_out_is_in_nobodys_way_at_its_full_p
 
 @pytest.mark.slow
 async def test_who_was_in_line_when_its_model_went_out_leaves_it() -> None:
-    server = FakeServer()
+    server = TurnedDatabase()
     worker = Worker(server, Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=1.0))
     waiting = [await worker.lease("narrow") for _ in range(3)]
     async with worker.hearing():
@@ -478,7 +478,7 @@ async def test_who_was_in_line_when_its_model_went_out_leaves_it() -> None:
 
 @pytest.mark.slow
 async def test_who_probes_a_provider_need_not_be_the_one_to_probe_its_model() -> None:
-    worker, _ = await crowded(FakeServer())
+    worker, _ = await crowded(TurnedDatabase())
     for _ in range(5):
         await worker.limiter.met_outage(await worker.lease("narrow/well"), UNREACHED, set())
     other = await worker.lease("narrow")

@@ -14,8 +14,9 @@ from features.schedules import schedule_keys
 from features.schedules.keeping import times_of
 from palaver.schemas.schedules import Timing
 from palaver.store.redis import keys
+from tests.contract.clock import TurnedDatabase, turned_clock
 from tests.unit.api_world import AGENT, SETTINGS, World, world
-from tests.unit.schedule_world import Schedulers, next_attention, turned_clock
+from tests.unit.schedule_world import Schedulers, next_attention
 
 BEGIN = datetime(2026, 10, 20, 0, 30, tzinfo=UTC)
 """The hour comes twice five days later."""
@@ -55,7 +56,7 @@ async def play(*, chance: float, seed: int, length: timedelta, fast: dict[str, A
     settings = SETTINGS.model_copy(update={"retention": 60 * 86400.0})
     ledger, dice = Ledger(), random.Random(seed)
     with turned_clock(BEGIN.timestamp()) as clock:
-        async with world(settings) as api:
+        async with world(settings, server=TurnedDatabase()) as api:
             for name, timing in (("cron", CRON), ("fast", fast)):
                 body = {**timing, "run": {"agent": AGENT, "input": "hello"}}
                 assert (await api.client.put(f"/v1/schedules/{name}", json=body)).status_code == 201

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import httpx
 import pytest
-from fakeredis import FakeAsyncRedis
 
 from docs.one_step import ROOT
 from palaver.config.settings import Settings
 from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.tools import tool
+from tests.contract.clock import TurnedDatabase
 from tests.contract.tool_worker import tool_worker
 
 WALK: Final[Mapping[str, tuple[str, ...]]] = {
@@ -82,7 +82,7 @@ def record(passed: Passed) -> None:
 
 
 async def test_an_error_goes_through_few_files_and_returns_to_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings, redis, passed = Settings(redis_url="redis://127.0.0.1:1/0"), FakeAsyncRedis(), Passed()
+    settings, redis, passed = Settings(redis_url="redis://127.0.0.1:1/0"), TurnedDatabase().client(), Passed()
 
     @tool(retry=RetryPolicy(), limit_key="crm")
     async def crm() -> str:

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import fakeredis
 import orjson
 import pytest
 from standardwebhooks import Webhook
@@ -44,6 +43,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.webhooks import EVENT_TYPES
 from tests.contract.store_driver import StoreDriver
+from tests.store_server import Database
 from tests.unit.api_world import SETTINGS
 from tests.unit.receiver import Act, Received, Writer, answer, receiving, take
 from tests.waiting import aeventually
@@ -261,7 +261,7 @@ async def delivering(
     *, at_work: bool = True, patience: float = PATIENT
 ) -> AsyncIterator[tuple[StoreDriver, Store, Deliverer]]:
     """A worker that delivers, or would, and a store."""
-    redis: Any = fakeredis.FakeAsyncRedis()
+    redis: Any = Database().client()
     store = Store(redis, SETTINGS)
     deliverer = Deliverer(store, SETTINGS, Sender((), timeout=patience))
     task = asyncio.create_task(deliverer.run() if at_work else asyncio.sleep(0))

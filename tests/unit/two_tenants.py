@@ -32,6 +32,7 @@ from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
 from palaver.vocabulary.ids import new_conversation_id, new_run_id, new_webhook_id, tenant_of, uuid_of
 from palaver.vocabulary.scopes import SCOPES
+from tests.contract.clock import TurnedDatabase
 from tests.unit.api_world import AGENT, SETTINGS, World, call, world
 from tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
 from tests.waiting import PATIENCE
@@ -57,8 +58,8 @@ class TenantKeys(CallerKeys):
 
 @asynccontextmanager
 async def tenants(**changes: Any) -> AsyncIterator[World]:
-    """An API with keys of several tenants."""
-    async with world(SETTINGS, **changes) as api:
+    """An API with keys of several tenants, on a store in this process: what it is asked is asked in one order."""
+    async with world(SETTINGS, server=TurnedDatabase(), **changes) as api:
         for name, tag in TENANTS.items():
             if tag:
                 await api.redis.hset(access_keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
@@ -261,6 +262,11 @@ class Operation:
     @property
     def id(self) -> str:
         return f"{self.method} {self.path}"
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What a key needs for it."""
+        return tuple(scope for each in self.described.get("security", ()) for scope in each.get("key", ()))
 
     @property
     def streams(self) -> bool:
