@@ -17,11 +17,14 @@ local function take_from_list(list, id)
 end
 
 local touched = false
--- Something happens to it; a script says so once, also to those who watch it.
-local function touch()
-  if touched then return end
+-- Something happens to it, which changes these fields; a script says so once, also to those who watch it.
+local function touch(...)
+  if touched then
+    if ... then redis.call('HSET', CONV, ...) end
+    return
+  end
   touched = true
-  redis.call('HSET', CONV, 'updated_at', NOW)
+  redis.call('HSET', CONV, 'updated_at', NOW, ...)
   add_to_list('convs:updated', NOW, CONVERSATION)
   redis.call(Channel.PUBLISH, LOG, '')
 end

@@ -31,16 +31,16 @@ local function create(kept, agent, max_steps, names, agent_by)
   title_by(args.title, args.folded, ID)
   redis.call('HINCRBY', CONV, 'unfinished', 1)
   keep_conversation()
+  CREATED, START_AFTER, START_BY, BUDGET = NOW, args.start_after, args.start_by, args.budget
+  DEADLINE = args.deadline or math.max(NOW, START_AFTER or 0) + Setting.RUN_DEADLINE_MS
   redis.call('HSET', RUN, 'id', ID, 'conversation', args.conversation_id, 'status', STATUS, 'agent', agent,
-    'max_steps', max_steps, 'names', names, 'seq', 0, 'created_at', NOW, 'start_after', args.start_after or '',
-    'start_by', args.start_by or '',
-    'deadline', args.deadline or math.max(NOW, args.start_after or 0) + Setting.RUN_DEADLINE_MS,
-    'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages),
+    'max_steps', max_steps, 'names', names, 'seq', 0, 'created_at', NOW, 'start_after', START_AFTER or '',
+    'start_by', START_BY or '', 'deadline', DEADLINE, 'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages),
     'input_preview', args.input_preview or '', unpack(made))
   if args.kind == SubmitKind.CONDENSE then redis.call('HSET', RUN, 'condenses', 1) end
   PRIORITY, SUBMITTER = args.priority, args.submitted_by
   if PRIORITY ~= Priority.USUAL then redis.call('HSET', RUN, 'priority', PRIORITY) end
-  if args.budget then redis.call('HSET', RUN, 'budget', args.budget) end
+  if BUDGET then redis.call('HSET', RUN, 'budget', BUDGET) end
   if args.submitted_by then redis.call('HSET', RUN, 'submitted_by', args.submitted_by) end
   if args.retried_from then
     local earlier, forks = PREFIX .. 'run:' .. args.retried_from, args.kind == SubmitKind.FORK
@@ -51,7 +51,7 @@ local function create(kept, agent, max_steps, names, agent_by)
   if args.parent then attach_child() end
   -- hook: run_submitted
   if args.trace then redis.call('HSET', RUN, 'trace', args.trace) end
-  CREATED, TRACE = NOW, args.trace
+  TRACE = args.trace
   add_to_list('runs', NOW, ID)
   add_to_list(list_of(STATUS), NOW, ID)
   count(Series.RUNS_SUBMITTED)

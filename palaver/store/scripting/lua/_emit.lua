@@ -10,8 +10,7 @@ local function log_entry(run, seq, kind, data, opaque)
   stamp_version()
   local more = opaque and { 'opaque', opaque } or {}
   ENTRIES, BYTES = ENTRIES + 1, BYTES + #data + #(opaque or '')
-  redis.call('HSET', CONV, 'entries', ENTRIES, 'bytes', BYTES)
-  touch()
+  touch('entries', ENTRIES, 'bytes', BYTES)
   redis.call('XADD', LOG, ENTRIES .. '-0', 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data, unpack(more))
 end
 

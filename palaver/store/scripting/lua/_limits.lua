@@ -4,15 +4,13 @@
 
 local limits_of = {}
 
--- What the run may use, since when (ms), and what it was warned of. Read once: who changes it, changes it here too.
+-- What the run may use, since when (ms), and what it was warned of. Made once: who changes it, changes it here too.
 local function limits()
   local own = limits_of[RUN]
   if not own then
-    local run = redis.call('HMGET', RUN, 'deadline', 'start_by', 'created_at', 'start_after', 'started_at', 'budget',
-      'warned')
-    own = { deadline = tonumber(run[1]), start_by = tonumber(run[2]),
-      since = math.max(tonumber(run[3]), tonumber(run[4]) or 0), started = tonumber(run[5]),
-      budget = run[6] and cjson.decode(run[6]) or {}, warned = run[7] or '' }
+    own = { deadline = tonumber(DEADLINE), start_by = tonumber(START_BY),
+      since = math.max(tonumber(CREATED), tonumber(START_AFTER) or 0), started = tonumber(STARTED),
+      budget = BUDGET and cjson.decode(BUDGET) or {}, warned = WARNED or '' }
     limits_of[RUN] = own
   end
   return own

@@ -3,12 +3,14 @@
 
 local function with_run(id, act)
   local run, steps, feed = RUN, STEPS, FEED
-  local fields = { ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY }
+  local fields = { ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY,
+    FEATURES, START_AFTER, START_BY, STARTED, DEADLINE, BUDGET, WARNED }
   RUN, STEPS, FEED = PREFIX .. 'run:' .. id, PREFIX .. 'steps:' .. id, PREFIX .. 'feed:' .. id
   load_run()
   local result = ID and act()
   RUN, STEPS, FEED = run, steps, feed
-  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY = unpack(fields, 1, 12)
+  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY, FEATURES, START_AFTER,
+    START_BY, STARTED, DEADLINE, BUDGET, WARNED = unpack(fields, 1, 19)
   return result
 end
 

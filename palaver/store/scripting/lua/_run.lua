@@ -12,8 +12,9 @@ local function meters() return PREFIX .. 'meters' end
 -- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0. TRACE: that it belongs to.
 -- WAITING: what the run waits for, JSON. SUBMITTER: the name of the key that submitted it.
 -- PRIORITY: 0 (first) to 9. FEATURES: those that are to see what becomes of it, by name; code that lacks one of them
--- does not touch it.
+-- does not touch it. The others are its limits (_limits.lua).
 local ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY, FEATURES
+local START_AFTER, START_BY, STARTED, DEADLINE, BUDGET, WARNED
 -- NEWEST: the newest version of code that has written into the conversation; older code does not touch it.
 -- ENTRIES, BYTES: the last position of its log, and the bytes of data in it. Code that changes them updates these too.
 -- SECRETS_AT: another value after each change of its secrets.
@@ -31,9 +32,10 @@ local function stamp_version()
 end
 
 local function load_run()
-  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY, FEATURES = unpack(
-    redis.call('HMGET', RUN, 'id', 'status', 'pausing', 'entered', 'steer', 'created_at', 'names', 'model', 'trace',
-    'waiting', 'submitted_by', 'priority', 'features'))
+  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY, FEATURES,
+    START_AFTER, START_BY, STARTED, DEADLINE, BUDGET, WARNED = unpack(redis.call('HMGET', RUN, 'id', 'status', 'pausing',
+    'entered', 'steer', 'created_at', 'names', 'model', 'trace', 'waiting', 'submitted_by', 'priority', 'features',
+    'start_after', 'start_by', 'started_at', 'deadline', 'budget', 'warned'))
   PRIORITY = PRIORITY or Priority.USUAL
 end
 load_run()
