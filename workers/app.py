@@ -37,6 +37,7 @@ from palaver.errors import ConfigurationError
 from palaver.feature import brought
 from palaver.processes.failpoints import failpoint
 from palaver.processes.garbage import collect_again, spare_loaded
+from palaver.processes.left_out import left_out
 from palaver.store.fleet import first_look
 from palaver.store.server.preflight import Preflight
 from palaver.telemetry.logs import name_process
@@ -234,7 +235,9 @@ async def _contained(
 
 def _model_port() -> ModelPort:
     # Not at the top: httpx and aiohttp are 14 MB of a tools worker, which asks no model.
-    from .models.model import ModelPort
+    # Without the command of httpx, which has rich.
+    with left_out("httpx._main"):
+        from .models.model import ModelPort
 
     return ModelPort(_providers)
 

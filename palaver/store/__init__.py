@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from palaver.processes.left_out import left_out
+
+# redis-py offers metrics of its own where there is OpenTelemetry: 60 modules, and no way to do without.
+with left_out("opentelemetry"):
+    import redis.asyncio  # noqa: F401
+
 if TYPE_CHECKING:
     from palaver.store.store import Store
 
