@@ -26,6 +26,7 @@ from bench import (
     requests,
     scripts,
     sizing,
+    start,
     steps,
     streams,
     telling,
@@ -99,6 +100,7 @@ PARTS: Final[dict[str, Part]] = {
     "sizing": lambda quick: sizing.measure(scale=1 if quick else 4, in_flight=200 if quick else 1000),
     "cost": lambda quick: cost.measure(rounds=2 if quick else 6),
     "idle": lambda quick: idle.measure(),
+    "start": lambda quick: start.measure(rounds=1 if quick else 5),
     "recovery": lambda quick: recovery.measure(
         kills=1 if quick else 5,
         runs=40,
