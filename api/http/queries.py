@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from starlette.requests import Request
 
 from palaver.errors import FieldError, Refused
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
@@ -19,7 +20,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
-class Query(BaseModel):
+class Query(DataModel):
     """The parameters of one route."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

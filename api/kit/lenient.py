@@ -8,13 +8,11 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ConfigDict, ValidationError, model_validator
 
 from palaver.errors import FieldError, Refused
+from palaver.schemas.fields import DataModel
 
-LATE: Final = ConfigDict(defer_build=True)
-"""The configuration of models of dialects that are made when they are first used: an API whose clients do not use them
-starts without them."""
 _LONGEST_NAME: Final = 64
 _NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -64,10 +62,10 @@ def _sentence(message: str) -> str:
     return message.replace("Input should be", "must be").replace("Value error, ", "")
 
 
-class LenientModel(BaseModel):
+class LenientModel(DataModel):
     """An object whose unknown fields are ignored."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.agents import NewAgent, ServerAgent, split_reference
+from palaver.schemas.fields import DataModel
 
 from ..http.answers import answer
 from ..http.headers import ExpectedVersion
@@ -32,7 +33,7 @@ class AgentsQuery(Query):
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
 
 
-class AgentList(BaseModel):
+class AgentList(DataModel):
     """A page of agents, by name."""
 
     data: list[ServerAgent]

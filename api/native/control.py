@@ -32,8 +32,8 @@ class CancelRequest(Strict):
     """The reason, for the record of the run."""
 
 
-_NOW: Final = CancelRequest()
-_AS_IT_WAS: Final = Retry()
+_NOW: Final = CancelRequest.model_construct()
+_AS_IT_WAS: Final = Retry.model_construct()
 
 
 @NATIVE.route(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.events import EventKind, KnownEvent
 from palaver.operations import Backend, FeedCursor
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.limits import limit_of
 
 from ..http.headers import EVENT_STREAM, JSON, Header, Offers
@@ -78,7 +79,7 @@ class ConversationEventsQuery(WatchQuery):
     )
 
 
-class ConversationEventPage(BaseModel):
+class ConversationEventPage(DataModel):
     """A page of a conversation's events, in the order that was asked for."""
 
     data: list[KnownEvent]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Self, cast
 
-from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.operations import Backend
 from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
 
@@ -22,7 +23,7 @@ from .filters import PAIRS, Entries, Moment, Name, names_of
 _STATUSES: Final = ("idle", *map(str, RunStatus))
 
 
-class ConversationPage(BaseModel):
+class ConversationPage(DataModel):
     """A page of conversations."""
 
     data: list[Conversation]

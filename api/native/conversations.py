@@ -34,7 +34,7 @@ class MessagesQuery(Query):
     )
 
 
-_EMPTY: Final = NewConversation()
+_EMPTY: Final = NewConversation.model_construct()
 
 
 @NATIVE.route(

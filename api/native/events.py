@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.events import KnownEvent
 from palaver.operations import Backend, Included
+from palaver.schemas.fields import DataModel
 
 from ..http.headers import EVENT_STREAM, JSON, LastEventId, Offers
 from ..http.queries import FARTHEST, Number, Query
@@ -34,7 +35,7 @@ class EventsQuery(WatchQuery):
     limit: Number = Field(default=100, ge=1, le=_MAX_PAGE, description="Events on a page; a stream has no pages.")
 
 
-class EventPage(BaseModel):
+class EventPage(DataModel):
     """A page of events, in order."""
 
     data: list[KnownEvent]

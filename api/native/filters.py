@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJson
 
 from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.operations import RunFilter
-from palaver.schemas.fields import Metadata
+from palaver.schemas.fields import DataModel, Metadata
 from palaver.steps.retry import stop_reason
 from palaver.vocabulary.ids import CONVERSATION_ID, RUN_ID, is_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
@@ -136,7 +136,7 @@ def _check_order(query: BaseModel, what: str) -> None:
         raise ValueError(f"{what}_after must be before {what}_before")
 
 
-class CreatedBetween(BaseModel):
+class CreatedBetween(DataModel):
     """Runs that were submitted between two times."""
 
     created_after: Moment | None = Field(default=None, description="Only runs submitted after this time.")

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.errors import ErrorClass, classify
 from palaver.operations import Backend, Caller, LackedState, LostState, RefusedWorker
+from palaver.schemas.fields import DataModel
 
 from ..http.answers import answer
 from ..http.problems import RETRY_AFTER, Problem, storage_sentence
 from .dialect import NATIVE
 
 
-class Health(BaseModel):
+class Health(DataModel):
     """Well."""
 
     status: Literal["ok"] = "ok"
 
 
-class Readiness(BaseModel):
+class Readiness(DataModel):
     """It can serve."""
 
     status: Literal["ok", "store_rewound"] = "ok"

@@ -70,7 +70,7 @@ async def append(
     return answer(appended, 201 if taken.run_id is None else 202, REPLAYED if taken.replayed else None)
 
 
-_AS_IT_IS: Final = Fork()
+_AS_IT_IS: Final = Fork.model_construct()
 
 
 @NATIVE.route(

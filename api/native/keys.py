@@ -18,7 +18,7 @@ from ..kit.signatures import InPath
 from .dialect import NATIVE
 from .links import location_of
 
-_DEFAULT: Final = KeyRotation()
+_DEFAULT: Final = KeyRotation.model_construct()
 KeyId = Annotated[
     str, InPath("The key's id: what stands between its first two underscores behind `plv`.", look=operations.read_key)
 ]

@@ -10,6 +10,7 @@ import orjson
 from pydantic import BaseModel
 
 from palaver.schemas import models
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.limits import KIB
 
 from ..http.requests import below_root
@@ -20,7 +21,7 @@ _LARGE: Final = 16 * KIB
 _latest: Final[OrderedDict[str, tuple[models.Run, bytes]]] = OrderedDict()
 
 
-class Links(BaseModel):
+class Links(DataModel):
     """Links to other places."""
 
     self: str
@@ -34,7 +35,7 @@ class Run(models.Run):
     links: Links
 
 
-class RunList(BaseModel):
+class RunList(DataModel):
     """A page of runs, newest first."""
 
     data: list[Run]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.operations import Backend
+from palaver.schemas.fields import DataModel
 from palaver.schemas.listed_model import ListedModel
 
 from ..http.answers import answer
@@ -22,7 +23,7 @@ class ModelsQuery(Query):
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
 
 
-class ModelList(BaseModel):
+class ModelList(DataModel):
     """A page of models, by id."""
 
     data: list[ListedModel]

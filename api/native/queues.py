@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState
+from palaver.schemas.fields import DataModel
 from palaver.schemas.webhooks import WebhookState
 from palaver.vocabulary.step_kinds import OWN_QUEUE
 
@@ -30,7 +31,7 @@ class QueuesQuery(Query):
     )
 
 
-class QueueList(BaseModel):
+class QueueList(DataModel):
     """Every queue, every provider that the API knows, the services of tools, what steps lack a worker for, the webhooks
     that have something to be sent, and how much room there is."""
 
@@ -42,7 +43,7 @@ class QueueList(BaseModel):
     room: RoomState
 
 
-class ScalerValue(BaseModel):
+class ScalerValue(DataModel):
     """The value for an autoscaler: ready and running steps. Ready ones alone would have busy workers stopped."""
 
     value: int

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.operations import Backend, Caller
-from palaver.schemas.fields import Strict
+from palaver.schemas.fields import DataModel, Strict
 from palaver.schemas.models import NewSecrets
 
 from ..http.answers import answer
@@ -21,7 +20,7 @@ class SecretChanges(Strict):
     secrets: NewSecrets
 
 
-class SecretNames(BaseModel):
+class SecretNames(DataModel):
     """The secrets of a conversation."""
 
     data: list[str]

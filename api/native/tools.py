@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.operations import Backend, ToolState
+from palaver.schemas.fields import DataModel
 
 from ..http.answers import answer
 from .dialect import NATIVE
 
 
-class ToolList(BaseModel):
+class ToolList(DataModel):
     """Every tool that a worker has, or that the last ones of a queue had, by name."""
 
     data: list[ToolState]

@@ -5,30 +5,28 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Annotated
 
-from pydantic import BaseModel, StringConstraints
+from pydantic import StringConstraints
 from starlette.responses import Response
 
 from api.http.answers import answer
 from api.http.audit import detail
-from api.kit.lenient import LATE
 from palaver import operations
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
 from palaver.operations import Backend, Caller
+from palaver.schemas.fields import DataModel
 
 from .dialect import AG_UI, PREFIX, ThreadInPath, conversation_of_thread
 
 
-class ThreadStop(BaseModel):
+class ThreadStop(DataModel):
     """The wish to stop."""
 
-    model_config = LATE
     reason: Annotated[str, StringConstraints(max_length=1000)] | None = None
 
 
-class StoppedThread(BaseModel):
+class StoppedThread(DataModel):
     """The answer to that wish."""
 
-    model_config = LATE
     stopped: bool
     runId: str | None
     """The run, as `result` of its events names it."""

@@ -9,16 +9,16 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import answer_json
 from api.http.queries import FARTHEST, Number, Query
-from api.kit.lenient import LATE
 from api.kit.signatures import AgentInPath
 from palaver import operations
 from palaver.errors import UnknownConversation, UnknownRun
 from palaver.operations import Backend, LogEntry
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .assembly import AssembledMessage
@@ -39,10 +39,8 @@ class MessagesOfChatQuery(Query):
     before: Number = Field(default=0, ge=0, le=FARTHEST, description="`nextBefore` of the page before.")
 
 
-class UiMessages(BaseModel):
+class UiMessages(DataModel):
     """A page of messages, the oldest first: the newest page is the first one."""
-
-    model_config = LATE
 
     messages: list[dict[str, Any]]
     nextBefore: int | None

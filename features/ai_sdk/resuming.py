@@ -7,18 +7,17 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
 from api.http.answers import answer
 from api.http.audit import detail
 from api.http.headers import EVENT_STREAM
-from api.kit.lenient import LATE
 from api.kit.signatures import AgentInPath
 from palaver import operations
 from palaver.errors import StateConflict, UnknownConversation, UnknownRun
 from palaver.operations import Backend, Caller
-from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.fields import AtMost, DataModel, Strict
 from palaver.schemas.models import Run
 
 from .chunks import STREAM
@@ -67,18 +66,14 @@ async def _newest(backend: Backend, conversation_id: str) -> Run | None:
 class StopRequest(Strict):
     """The answer to stop."""
 
-    model_config = LATE
-
     runId: Annotated[str, StringConstraints(max_length=64)] | None = Field(
         default=None, description="Stop only this one: `messageMetadata.runId` of its start. Another one goes on."
     )
     reason: Annotated[str, AtMost("reason")] | None = Field(default=None, description="For the record of the run.")
 
 
-class Stopped(BaseModel):
+class Stopped(DataModel):
     """The outcome of a stop."""
-
-    model_config = LATE
 
     stopped: bool
     """False: there was nothing to stop, or another answer is being written than the one that was meant."""

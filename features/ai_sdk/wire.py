@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from api.kit.lenient import LATE, refusing_at
+from api.kit.lenient import refusing_at
 from palaver.errors import Refused
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
@@ -25,8 +25,6 @@ _ANSWERED: Final = ("approval-responded", "output-available", "output-error")
 
 class ChatRequest(Strict):
     """The body of a message, of answers to calls, or of a wish for another answer."""
-
-    model_config = LATE
 
     id: ChatId
     messages: tuple[dict[str, Any], ...] = Field(

@@ -7,7 +7,7 @@ import io
 from typing import Annotated, Final
 
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import answer, answer_text
@@ -21,6 +21,7 @@ from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.schemas.batches import Batch, BatchResult
 from palaver.schemas.cells import as_cell
+from palaver.schemas.fields import DataModel
 
 from . import keeping
 from .bodies import MoreItems, NewBatch
@@ -44,7 +45,7 @@ class ResultsQuery(Query):
     after: Number = Field(default=0, ge=0, le=1_000_000_000, description="`next_after` of the page before.")
 
 
-class BatchList(BaseModel):
+class BatchList(DataModel):
     """A page of batches, the newest first."""
 
     data: list[Batch]
@@ -52,7 +53,7 @@ class BatchList(BaseModel):
     has_more: bool
 
 
-class ResultList(BaseModel):
+class ResultList(DataModel):
     """A page of results, in the order of the cells; those that have not ended are left out."""
 
     data: list[BatchResult]

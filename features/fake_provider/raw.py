@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
+
+from palaver.schemas.fields import DataModel
 
 from .marks import written_object
 from .requests import InvalidRequest
@@ -31,13 +33,13 @@ class RawBytes:
     then: Then
 
 
-class _Directive(BaseModel):
+class _Directive(DataModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class _Answer(_Directive):
     status: int = Field(default=200, ge=200, le=599)
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = Field(default={})
     body: Any = ""
 
 

@@ -9,7 +9,6 @@ from pydantic import Field, StringConstraints, model_validator
 
 from api.http.queries import FARTHEST
 from api.http.validation import validate
-from api.kit.lenient import LATE
 from palaver.operations import Backend
 from palaver.schemas.fields import AgentReference, AtMost, Strict
 from palaver.vocabulary.limits import KIB
@@ -35,8 +34,6 @@ Message = Annotated[
 
 class Arguments(Strict):
     """The arguments of a tool."""
-
-    model_config = LATE
 
 
 class AgentArguments(Arguments):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -15,9 +15,9 @@ from api.http.headers import JSON
 from api.http.problems import Problem
 from api.http.requests import backend_of, below_root, request_id_of
 from api.kit.dialects import Dialect
-from api.kit.lenient import LATE
 from api.kit.openapi import ErrorFormat
 from palaver.operations import Backend
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.scopes import SCOPES
 
 from .tables import PROBLEMS, TABLES
@@ -92,14 +92,13 @@ MCP: Final = Dialect(
 )
 
 
-class McpResource(BaseModel):
+class McpResource(DataModel):
     """The metadata of a protected resource, as RFC 9728 has them."""
 
-    model_config = LATE
     resource: str
     authorization_servers: list[str]
-    bearer_methods_supported: list[str] = ["header"]
-    scopes_supported: list[str] = list(SCOPES)
+    bearer_methods_supported: list[str] = Field(default=["header"])
+    scopes_supported: list[str] = Field(default=list(SCOPES))
     resource_name: str = "Palaver"
 
 

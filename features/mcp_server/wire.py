@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from api.http.headers import Header
-from api.kit.lenient import LATE
-from palaver.schemas.fields import Strict
+from palaver.schemas.fields import DataModel, Strict
 
 from .tables import WORDS
 
@@ -61,44 +60,39 @@ McpName = Annotated[
 class McpMessage(Strict):
     """A request of JSON-RPC, or a notification, which has no id."""
 
-    model_config = LATE
-
     jsonrpc: Literal["2.0"]
     id: int | Annotated[str, StringConstraints(max_length=256)] | None = None
     method: Annotated[str, StringConstraints(max_length=128)]
     params: dict[str, Any] = Field(default={})
 
 
-class McpErrorData(BaseModel):
+class McpErrorData(DataModel):
     """The data of an error, for programs; some have more."""
 
-    model_config = LATE | ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow")
     code: str
     request_id: str
 
 
-class McpError(BaseModel):
+class McpError(DataModel):
     """The error of a JSON-RPC answer."""
 
-    model_config = LATE
     code: int
     message: str
     data: McpErrorData
 
 
-class McpResult(BaseModel):
+class McpResult(DataModel):
     """A JSON-RPC answer with a result."""
 
-    model_config = LATE
     jsonrpc: Literal["2.0"]
     id: int | str
     result: dict[str, Any]
 
 
-class McpFailure(BaseModel):
+class McpFailure(DataModel):
     """A JSON-RPC answer with an error."""
 
-    model_config = LATE
     jsonrpc: Literal["2.0"]
     id: int | str
     error: McpError

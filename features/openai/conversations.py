@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import orjson
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from starlette.responses import Response
 
 from api.http.answers import answer
@@ -34,7 +34,9 @@ from .wire import (
     OpenAiItemList,
 )
 
-_MESSAGES: Final[TypeAdapter[tuple[Message, ...]]] = TypeAdapter(tuple[Message, ...])
+_MESSAGES: Final[TypeAdapter[tuple[Message, ...]]] = TypeAdapter(
+    tuple[Message, ...], config=ConfigDict(defer_build=True)
+)
 _POSITION: Final = re.compile(r"(?:msg|fc)_([1-9][0-9]{0,12})(?:_[0-9]{1,3})?|([1-9][0-9]{0,12})_output")
 _EMPTY: Final = ConversationCreate()
 _NO_PLACE: Final = "are instructions, or answer a call that is not among them: each call comes with its output"

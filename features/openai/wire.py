@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, RootModel, StrictBool, StrictFloat, StrictInt
+from pydantic import Field, RootModel, StrictBool, StrictFloat, StrictInt
 
-from api.kit.lenient import LATE, LenientModel
-from palaver.schemas.fields import AtMost, Tags
+from api.kit.lenient import LenientModel
+from palaver.schemas.fields import AtMost, DataModel, Tags
 from palaver.vocabulary.limits import limit_of
 
 PairsOfText = Annotated[
@@ -109,23 +109,19 @@ class ChatCreate(ModelParams):
 class OpenAiCompletion(RootModel[dict[str, Any]]):
     """A chat completion, as OpenAI's clients read it."""
 
-    model_config = LATE
 
-
-class OpenAiModel(BaseModel):
+class OpenAiModel(DataModel):
     """A model that requests may name: an agent on the server, or a model of a provider."""
 
-    model_config = LATE
     id: str
     object: Literal["model"] = "model"
     created: int = 0
     owned_by: str
 
 
-class OpenAiModelList(BaseModel):
+class OpenAiModelList(DataModel):
     """All of them."""
 
-    model_config = LATE
     object: Literal["list"] = "list"
     data: list[OpenAiModel]
 
@@ -152,19 +148,14 @@ class ItemsCreate(LenientModel):
 class OpenAiResponse(RootModel[dict[str, Any]]):
     """A response, as OpenAI's clients read it."""
 
-    model_config = LATE
-
 
 class OpenAiItem(RootModel[dict[str, Any]]):
     """An item of a response or a conversation, told apart by `type`."""
 
-    model_config = LATE
 
-
-class OpenAiItemList(BaseModel):
+class OpenAiItemList(DataModel):
     """A page of items."""
 
-    model_config = LATE
     object: Literal["list"] = "list"
     data: list[OpenAiItem]
     first_id: str
@@ -172,19 +163,17 @@ class OpenAiItemList(BaseModel):
     has_more: bool
 
 
-class OpenAiDeleted(BaseModel):
+class OpenAiDeleted(DataModel):
     """It is gone."""
 
-    model_config = LATE
     id: str
     object: str
     deleted: Literal[True] = True
 
 
-class OpenAiConversation(BaseModel):
+class OpenAiConversation(DataModel):
     """A conversation."""
 
-    model_config = LATE
     id: str
     object: Literal["conversation"] = "conversation"
     created_at: int

@@ -8,9 +8,10 @@ from enum import StrEnum
 from typing import Any, Final, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from palaver.schemas.actions import ClientTool
+from palaver.schemas.fields import DataModel
 from palaver.schemas.models import AgentSpec, Usage
 
 from .agents import Policy
@@ -41,7 +42,7 @@ _SECRET_ENDINGS: Final = ("key", "token", "secret", "password")
 """Endings of the names of others."""
 
 
-class ClientState(BaseModel):
+class ClientState(DataModel):
     """The state that the dialect stores with a conversation: fields that clients want back and Palaver has none for.
 
     However it is made, it has no keys, neither where it is stored nor where it is shown.
@@ -55,8 +56,8 @@ class ClientState(BaseModel):
     """The agent as it was sent, without its keys."""
     max_iterations: int = 500
     stuck_detection: bool = True
-    workspace: dict[str, Any] = {"kind": "LocalWorkspace", "working_dir": "workspace"}
-    tool_module_qualnames: dict[str, str] = {}
+    workspace: dict[str, Any] = Field(default={"kind": "LocalWorkspace", "working_dir": "workspace"})
+    tool_module_qualnames: dict[str, str] = Field(default={})
     policy: Policy = Policy()
     analyzer: dict[str, Any] | None = None
     paused_after: str | None = None

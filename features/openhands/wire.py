@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, RootModel
+from pydantic import RootModel
 from starlette.responses import Response
 
 from api.http.answers import answer_json
+from palaver.schemas.fields import DataModel
 from palaver.version import __version__
 
 
-class OpenHandsSuccess(BaseModel):
+class OpenHandsSuccess(DataModel):
     """It is done."""
 
     success: bool = True
@@ -30,20 +31,20 @@ class Count(RootModel[int]):
     """A number."""
 
 
-class OpenHandsServerInfo(BaseModel):
+class OpenHandsServerInfo(DataModel):
     """The server's name and version."""
 
     title: str = "Palaver"
     version: str = __version__
 
 
-class OpenHandsHealth(BaseModel):
+class OpenHandsHealth(DataModel):
     """Well."""
 
     status: str = "ok"
 
 
-class ConversationSearchPage(BaseModel):
+class ConversationSearchPage(DataModel):
     """A page of conversations, in order."""
 
     items: list[ConversationInfo]
@@ -55,7 +56,7 @@ class OpenHandsEvent(RootModel[dict[str, Any]]):
     """An event as OpenHands' clients read it, told apart by `kind`."""
 
 
-class EventSearchPage(BaseModel):
+class EventSearchPage(DataModel):
     """A page of events, in order."""
 
     items: list[OpenHandsEvent]
@@ -63,19 +64,19 @@ class EventSearchPage(BaseModel):
     """The first event of the next page; null if there is none."""
 
 
-class FinalResponse(BaseModel):
+class FinalResponse(DataModel):
     """The last answer of an agent."""
 
     response: str
 
 
-class AgentAnswer(BaseModel):
+class AgentAnswer(DataModel):
     """The answer of an agent to a question."""
 
     response: str
 
 
-class GeneratedTitle(BaseModel):
+class GeneratedTitle(DataModel):
     """A title for a conversation."""
 
     title: str

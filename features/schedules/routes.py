@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from api.http.answers import answer
@@ -16,6 +16,7 @@ from api.native.dialect import NATIVE
 from api.native.links import Run, location_of, next_page
 from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
+from palaver.schemas.fields import DataModel
 from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule
 
 from . import keeping
@@ -30,7 +31,7 @@ class SchedulesQuery(Query):
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
 
 
-class ScheduleList(BaseModel):
+class ScheduleList(DataModel):
     """A page of schedules, by name."""
 
     data: list[ListedSchedule]

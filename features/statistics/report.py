@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from pydantic import BaseModel
-
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.operations.keys import tenant_of
+from palaver.schemas.fields import DataModel
 from palaver.store.reading.records import NANODOLLARS
 from palaver.telemetry.metrics import StepOutcome
 
@@ -19,7 +18,7 @@ from .tallies import SpanTally
 from .windows import WINDOWS, WindowName
 
 
-class RunCounts(BaseModel):
+class RunCounts(DataModel):
     """Runs that were submitted, and those that have ended, by status."""
 
     submitted: int = 0
@@ -30,7 +29,7 @@ class RunCounts(BaseModel):
     expired: int = 0
 
 
-class TimeSummary(BaseModel):
+class TimeSummary(DataModel):
     """Times that something took, from a histogram: each percentile is at most 9.1 % from the time of its rank, and at
     least a millisecond."""
 
@@ -40,7 +39,7 @@ class TimeSummary(BaseModel):
     p99_seconds: float | None
 
 
-class ModelCounts(BaseModel):
+class ModelCounts(DataModel):
     """The use of a model."""
 
     model: str
@@ -53,7 +52,7 @@ class ModelCounts(BaseModel):
     unpriced_calls: int
 
 
-class StatisticsCounts(BaseModel):
+class StatisticsCounts(DataModel):
     """The counts of a span, or of all."""
 
     runs: RunCounts
@@ -77,7 +76,7 @@ class StatisticsSpan(StatisticsCounts):
     start: datetime
 
 
-class StatisticsReport(BaseModel):
+class StatisticsReport(DataModel):
     """Statistics of a window."""
 
     window: WindowName

@@ -33,7 +33,7 @@ class SecretRotation(Strict):
     """Seconds for which the old one signs beside the new one; 0: not any more."""
 
 
-_DEFAULT: Final = SecretRotation()
+_DEFAULT: Final = SecretRotation.model_construct()
 
 
 class DeliveriesQuery(Query):

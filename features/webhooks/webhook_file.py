@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from palaver.config.toml_file import read_strictly
 from palaver.errors import ConfigurationError
+from palaver.schemas.fields import DataModel
 from palaver.secrets.redaction import register_secrets
 from palaver.vocabulary.webhooks import Format
 
@@ -23,7 +24,7 @@ _Variable = Annotated[str, StringConstraints(pattern="^[A-Za-z_][A-Za-z0-9_]*$")
 _Name = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9-]{0,31}$")]
 
 
-class FileWebhook(BaseModel):
+class FileWebhook(DataModel):
     """A table ``[webhooks.NAME]``."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -58,10 +59,10 @@ class FileWebhook(BaseModel):
         return found
 
 
-class _WebhookFile(BaseModel):
+class _WebhookFile(DataModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    webhooks: dict[_Name, FileWebhook] = {}
+    webhooks: dict[_Name, FileWebhook] = Field(default={})
 
 
 def load_webhooks(path: Path | None, environment: Mapping[str, str] = os.environ) -> dict[str, FileWebhook] | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from palaver.client.errors import APIError, error_type
 from palaver.errors import retry_after, safe_text
@@ -25,6 +25,7 @@ from palaver.schemas.conversation import (
     SideAnswer,
 )
 from palaver.schemas.erasures import Erasure
+from palaver.schemas.fields import DataModel
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Run, RunCount
 from palaver.schemas.schedules import ListedSchedule, Schedule
@@ -71,26 +72,26 @@ class Page:
     """For messages: the log's position to go on behind; None on the last page."""
 
 
-class SecretNames(BaseModel):
+class SecretNames(DataModel):
     """The secrets of a conversation."""
 
     data: tuple[str, ...]
     """Their names, in order."""
 
 
-class BulkResult(BaseModel):
+class BulkResult(DataModel):
     """The result of an operation on many runs."""
 
     matched: int = 0
     """Runs that the filter admits."""
     done: int = 0
     """Runs that it was done to; 0 in a dry run."""
-    skipped: dict[str, int] = {}
+    skipped: dict[str, int] = Field(default={})
     """The others, by the code that each would have been refused with; in a dry run as far as their statuses tell."""
     dry_run: bool = False
     run_ids: tuple[str, ...] = ()
     """The first 100 of those that it was done to, or would be."""
-    retried_as: dict[str, str] = {}
+    retried_as: dict[str, str] = Field(default={})
     """With ``retry``, for each of these the run that goes on with it."""
 
     @property

@@ -7,7 +7,7 @@ from typing import Annotated, Final, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from palaver.config.lists import entries
 from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
@@ -32,6 +32,8 @@ class ScopeGrant:
 
 class IssuerSettings(BaseSettings):
     """The part of the settings that is about an issuer."""
+
+    model_config = SettingsConfigDict(defer_build=True)
 
     oidc_issuer: str | None = None
     """The issuer of OpenID Connect whose tokens the API takes as it takes keys, exactly as ``iss`` of these has it."""

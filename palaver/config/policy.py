@@ -20,11 +20,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from palaver.config.toml_file import read_strictly
 from palaver.schemas.actions import ToolPattern
-from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.fields import AtMost, DataModel, Strict
 from palaver.schemas.mcp_servers import may_fit
 from palaver.schemas.models import AgentSpec, Budget
 from palaver.vocabulary.limits import limit_of
@@ -116,12 +116,12 @@ class PolicyRule(Strict):
 _DEMANDS: Final = ("approvals", "tools", "mcp_hosts", "models", "max_steps", "budget", "retry")
 
 
-class OperatorPolicy(BaseModel):
+class OperatorPolicy(DataModel):
     """All rules, by name."""
 
-    model_config = {"extra": "forbid", "frozen": True}
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rules: Annotated[dict[RuleName, PolicyRule], Field(max_length=limit_of("policy_rules"))] = {}
+    rules: Annotated[dict[RuleName, PolicyRule], Field(max_length=limit_of("policy_rules"))] = Field(default={})
 
     def rules_for(self, tenant: str, agent: AgentSpec) -> dict[str, PolicyRule]:
         """Return the rules that a run of ``agent`` has to keep, by name."""

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from palaver.config.presets import PRESETS, RateLimitScope
@@ -38,7 +38,7 @@ from palaver.config.secret_files import secret_of
 from palaver.config.toml_file import read_model, read_toml
 from palaver.errors import ConfigurationError
 from palaver.schemas.endpoints import INLINE, Endpoint
-from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
+from palaver.schemas.fields import UNFIT_FOR_HEADERS, DataModel, fits_a_header
 from palaver.schemas.models import Usage
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName, ProtocolRules, ProviderOptions
 from palaver.secrets.redaction import passwords_of, register_secrets
@@ -50,7 +50,7 @@ _DEAREST: Final = 1_000_000
 """US dollars per million tokens: beyond it the unit was mistaken."""
 
 
-class Timeouts(BaseModel):
+class Timeouts(DataModel):
     """Seconds that a model call may take."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -75,7 +75,7 @@ class Limits:
         return bool(self.max_in_flight or self.requests_per_minute or self.tokens_per_minute)
 
 
-class Price(BaseModel):
+class Price(DataModel):
     """The price of a model, in US dollars per million tokens."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -208,7 +208,7 @@ class Provider(ProviderOptions):
         return self.api_key_env is None or self._api_key is not None
 
 
-class _File(BaseModel):
+class _File(DataModel):
     model_config = ConfigDict(extra="forbid")
 
     providers: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")], Provider]

@@ -11,12 +11,13 @@ from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypeAliasType
 
 from palaver.errors import ErrorObject
 from palaver.events.kinds import EventKind
 from palaver.schemas.actions import PendingAction
+from palaver.schemas.fields import DataModel
 from palaver.schemas.models import CancelMode, Message
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 
@@ -26,10 +27,10 @@ def _without_position(schema: dict[str, Any]) -> None:
     schema["required"] = [name for name in schema.get("required", ()) if name != "position"]
 
 
-class BaseEvent(BaseModel):
+class BaseEvent(DataModel):
     """The fields that every event has."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True, json_schema_extra=_without_position)
+    model_config = ConfigDict(frozen=True, json_schema_extra=_without_position)
 
     type: str
     run_id: str
@@ -267,7 +268,7 @@ class ActionRequired(BaseEvent):
     action: PendingAction
 
 
-class _Resolution(BaseModel):
+class _Resolution(DataModel):
     """The end of a wait for an action."""
 
     action_id: str

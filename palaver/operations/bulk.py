@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from pydantic import BaseModel
-
 from palaver.delivery.publishing import follow_up
 from palaver.errors import (
     ErrorClass,
@@ -28,6 +26,7 @@ from palaver.errors import (
 from palaver.operations.admission import admit_retry_of, refuse_other_agents
 from palaver.operations.backend import Backend, Caller, durable_reply, within_deadline
 from palaver.operations.listing import list_runs
+from palaver.schemas.fields import DataModel
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import CancelMode, Retry, Run
 from palaver.steps.leases import Settled
@@ -65,7 +64,7 @@ class Bulk:
     cursor: str | None = None
 
 
-class BulkResult(BaseModel):
+class BulkResult(DataModel):
     """The outcome of a request to act on many runs."""
 
     matched: int

@@ -7,13 +7,12 @@ from contextlib import aclosing, suppress
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from pydantic import BaseModel
-
 from palaver.errors import FieldError, Refused, UnknownConversation
 from palaver.events import MESSAGES, EventKind
 from palaver.operations.admission import admit_conversation, check_heard
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.schemas.conversation import Conversation, ConversationMessage, ConversationPatch, NewConversation
+from palaver.schemas.fields import DataModel
 from palaver.schemas.models import Message
 from palaver.store.conversations.conversations import DialectText, DialectTexts
 from palaver.store.reading.events import LogEntry
@@ -34,7 +33,7 @@ unchanged."""
 LogPages = AsyncGenerator[Sequence[LogEntry], None]
 
 
-class MessagePage(BaseModel):
+class MessagePage(DataModel):
     """A page of messages, in the order that was asked for."""
 
     data: list[ConversationMessage]

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel
-
 from palaver.errors import ErrorClassName
 from palaver.feature import brought
 from palaver.operations.acting import check_sees_installation
 from palaver.operations.backend import Backend, within_deadline
+from palaver.schemas.fields import DataModel
 from palaver.schemas.tenants import Caps
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.fleet.provider_states import Outage
@@ -22,7 +21,7 @@ from palaver.store.redis.visits import note_missing
 from palaver.vocabulary.step_kinds import QueueName
 
 
-class QueueWorker(BaseModel):
+class QueueWorker(DataModel):
     """A worker process as it reports itself."""
 
     id: str
@@ -34,7 +33,7 @@ class QueueWorker(BaseModel):
     `refused_key:PROVIDER`."""
 
 
-class RefusedWorker(BaseModel):
+class RefusedWorker(DataModel):
     """A worker process that does no steps: its broker or its store refuses commands that a step needs."""
 
     id: str
@@ -42,7 +41,7 @@ class RefusedWorker(BaseModel):
     """Commands of Redis, such as `blmpop`, that its user may not use; `login`: it is not let in."""
 
 
-class TenantTurn(BaseModel):
+class TenantTurn(DataModel):
     """A tenant whose steps wait for their turn in a queue: more are ready than workers take at once."""
 
     tenant: str
@@ -60,7 +59,7 @@ class TenantTurn(BaseModel):
     weight: int
 
 
-class QueueState(BaseModel):
+class QueueState(DataModel):
     """A queue: of a kind of steps, or one that tools name."""
 
     name: QueueName
@@ -76,7 +75,7 @@ class QueueState(BaseModel):
     """Tenants whose steps wait for their turn, 100 at most; empty as long as workers take what is ready at once."""
 
 
-class OutageState(BaseModel):
+class OutageState(DataModel):
     """A provider that is out, or one of its models: calls failed in a row as in an outage."""
 
     model: str | None
@@ -92,7 +91,7 @@ class OutageState(BaseModel):
     """Model steps that wait for its end."""
 
 
-class CoolDownState(BaseModel):
+class CoolDownState(DataModel):
     """A provider, or one of its models, that asked for fewer requests: no calls until then, and few at first."""
 
     model: str | None
@@ -102,7 +101,7 @@ class CoolDownState(BaseModel):
     """Model steps that wait for it."""
 
 
-class ProviderState(BaseModel):
+class ProviderState(DataModel):
     """A model provider, as all workers together use it."""
 
     name: str
@@ -124,7 +123,7 @@ class ProviderState(BaseModel):
     tokens_per_minute: int | None
 
 
-class LackedState(BaseModel):
+class LackedState(DataModel):
     """A capability that steps wait for, because the workers that took them lack it; or a queue that they wait in,
     because no worker takes from it."""
 
@@ -137,7 +136,7 @@ class LackedState(BaseModel):
     """One of their runs; null if it is another tenant's."""
 
 
-class LostState(BaseModel):
+class LostState(DataModel):
     """A loss of the store when it was restarted, moved or restored, as far as its counts tell."""
 
     at: datetime
@@ -150,7 +149,7 @@ class LostState(BaseModel):
     """True if it is another store than before, or an empty one."""
 
 
-class RoomState(BaseModel):
+class RoomState(DataModel):
     """The use of what is limited, and the limits beyond which new runs are refused."""
 
     runs: int

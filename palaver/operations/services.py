@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pydantic import BaseModel
-
 from palaver.operations.acting import check_sees_installation
 from palaver.operations.backend import Backend, within_deadline
 from palaver.operations.catalog import KnownTools
 from palaver.operations.queues import OutageState, state_of_outage
+from palaver.schemas.fields import DataModel
 from palaver.tools import ToolDeclaration
 from palaver.tools.service import gate_of_service
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 
-class ServiceState(BaseModel):
+class ServiceState(DataModel):
     """A service that tools call, by their ``limit_key``."""
 
     name: str

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Final, Literal, assert_never, get_args
 
-from pydantic import BaseModel
-
 from palaver.errors import FieldError, Refused
 from palaver.operations.backend import Backend, within_deadline
+from palaver.schemas.fields import DataModel
 from palaver.store.reading.records import NANODOLLARS
 from palaver.store.reading.usage_ledger import Spender, today
 from palaver.store.redis.reach import reach
@@ -23,7 +22,7 @@ _A_MONTH: Final = timedelta(days=29)
 GROUPS: Final[tuple[Group, ...]] = get_args(Group)
 
 
-class UsedSum(BaseModel):
+class UsedSum(DataModel):
     """A sum of usage."""
 
     model_calls: int
@@ -53,7 +52,7 @@ class UsageRow(UsedSum):
     """The name of the key that submitted the runs. Null: not asked for, or none with a name."""
 
 
-class UsageReport(BaseModel):
+class UsageReport(DataModel):
     """Usage, by what was asked for."""
 
     start: date

@@ -8,9 +8,9 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from palaver.schemas.fields import AtMost, Strict, ToolName
+from palaver.schemas.fields import AtMost, DataModel, Strict, ToolName
 
 ToolPattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?\[\]!-]{1,64}$")]
 """A tool's name, or a glob as in a shell: ``send_*``."""
@@ -67,7 +67,7 @@ class ClientTool(Strict):
     whose output the run waits for."""
 
 
-class ServerQuestion(BaseModel):
+class ServerQuestion(DataModel):
     """A question of a server to a person, in the middle of a tool call."""
 
     asker: str
@@ -79,7 +79,7 @@ class ServerQuestion(BaseModel):
     """The address where the person is to do something. Only the person opens it, and looks at its host first."""
 
 
-class PendingAction(BaseModel):
+class PendingAction(DataModel):
     """A tool call that waits for a decision, for a client's output, or for an answer to a question."""
 
     id: str

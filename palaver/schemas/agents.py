@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import BaseModel
-
+from palaver.schemas.fields import DataModel
 from palaver.schemas.models import AgentSpec
 
 
@@ -13,7 +12,7 @@ class NewAgent(AgentSpec):
     """The body of ``PUT /v1/agents/{name}``: an agent, as a run takes it."""
 
 
-class ServerAgent(BaseModel):
+class ServerAgent(DataModel):
     """An agent on the server, in one of its versions."""
 
     name: str

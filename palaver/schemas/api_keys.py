@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.fields import AtMost, DataModel, Strict
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.scopes import Scope
 
@@ -43,7 +43,7 @@ class KeyRotation(Strict):
     """Seconds for which the old key is valid beside the new one; 0: not any more."""
 
 
-class KeyInfo(BaseModel):
+class KeyInfo(DataModel):
     """A key, without its secret."""
 
     id: str
@@ -70,7 +70,7 @@ class MadeKey(KeyInfo):
     """All of it: it is shown this once."""
 
 
-class KeyList(BaseModel):
+class KeyList(DataModel):
     """The keys of a tenant, the newest first."""
 
     data: list[KeyInfo]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel
+from palaver.schemas.fields import DataModel
 
 
-class AuditEntry(BaseModel):
+class AuditEntry(DataModel):
     """An act: who did what, to which run or conversation, when, from where."""
 
     id: str
@@ -33,7 +33,7 @@ class AuditEntry(BaseModel):
     """The things that it was done to, by the names in the path, and kinds and counts: never content."""
 
 
-class AuditPage(BaseModel):
+class AuditPage(DataModel):
     """Acts of a tenant, the oldest first."""
 
     data: list[AuditEntry]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from palaver.schemas.fields import AtMost, Metadata, Strict
+from palaver.schemas.fields import AtMost, DataModel, Metadata, Strict
 from palaver.schemas.models import Message, Waiting
 
 BatchState = Literal["open", "running", "cancelling", "cancelled", "failed", "done"]
@@ -25,7 +25,7 @@ class BatchItem(Strict):
     metadata: Metadata = Field(default={})
 
 
-class AgentTotals(BaseModel):
+class AgentTotals(DataModel):
     """The sums of the runs of one agent."""
 
     agent: str
@@ -43,7 +43,7 @@ class AgentTotals(BaseModel):
     """Runs whose verdict says ``pass``."""
 
 
-class Batch(BaseModel):
+class Batch(DataModel):
     """A batch, and how far it is."""
 
     id: str
@@ -64,7 +64,7 @@ class Batch(BaseModel):
     created_by: str | None
 
 
-class BatchResult(BaseModel):
+class BatchResult(DataModel):
     """The result of one run of a batch."""
 
     cell: int

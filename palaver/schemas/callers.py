@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.scopes import Scope
 
 
-class CallerInfo(BaseModel):
+class CallerInfo(DataModel):
     """The bearer of a key or a token, or anybody where the API wants none."""
 
     name: str | None

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, Self, get_args
 from urllib.parse import unquote
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError
 
 from palaver.schemas.fields import AtMost, Strict
@@ -170,7 +170,7 @@ def _plain(content: str | tuple[Part, ...]) -> str | tuple[Part, ...]:
 
 
 Content = Annotated[str | Parts, AfterValidator(_plain)]
-_PARTS: Final[TypeAdapter[tuple[Part, ...]]] = TypeAdapter(Parts)
+_PARTS: Final[TypeAdapter[tuple[Part, ...]]] = TypeAdapter(Parts, config=ConfigDict(defer_build=True))
 
 
 def parts_from(listed: Iterable[Any]) -> tuple[Part, ...]:

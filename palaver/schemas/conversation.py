@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from palaver.schemas.fields import AgentReference, AtMost, Metadata, Tags
+from palaver.schemas.fields import AgentReference, AtMost, DataModel, Metadata, Tags
 from palaver.schemas.models import AgentSpec, Message, NewSecrets, Usage, WithAgent
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
@@ -17,7 +17,7 @@ ConversationStatus = RunStatus | Literal["idle"]
 Title = Annotated[str, AtMost("title"), Field(min_length=1)]
 
 
-class Outcome(BaseModel):
+class Outcome(DataModel):
     """The end of a conversation's newest finished run."""
 
     run_id: str
@@ -25,7 +25,7 @@ class Outcome(BaseModel):
     stop_reason: StopReason
 
 
-class Conversation(BaseModel):
+class Conversation(DataModel):
     """An append-only log with one agent spec at a time."""
 
     id: str
@@ -33,7 +33,7 @@ class Conversation(BaseModel):
     """The first words of its first message, if it was given no title."""
     status: ConversationStatus = "idle"
     agent: AgentSpec | None = None
-    metadata: dict[str, str] = {}
+    metadata: dict[str, str] = Field(default={})
     tags: tuple[str, ...] = ()
     created_at: datetime
     updated_at: datetime
@@ -83,7 +83,7 @@ class ConversationMessage(Message):
     `include=opaque`."""
 
 
-class AppendedMessages(BaseModel):
+class AppendedMessages(DataModel):
     """The user's words that a conversation took without a run of their own."""
 
     position: int | None
@@ -92,7 +92,7 @@ class AppendedMessages(BaseModel):
     """The run that was active: its next model call is told them. If it is being cancelled, they come behind it."""
 
 
-class SideAnswer(BaseModel):
+class SideAnswer(DataModel):
     """The answer of a model to a question beside a conversation."""
 
     answer: str
@@ -100,7 +100,7 @@ class SideAnswer(BaseModel):
     """The usage of the answer: no run of the conversation counts it."""
 
 
-class ConversationCount(BaseModel):
+class ConversationCount(DataModel):
     """The number of conversations that fit."""
 
     count: int

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from pydantic import BaseModel
-
 from palaver.errors import ErrorClassName
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.lifecycle import StepState
 from palaver.vocabulary.step_kinds import QueueName, StepKindName
 
@@ -15,7 +14,7 @@ MOST_SHOWN: Final = 16
 """Steps that a run shows; a turn may have more than a hundred."""
 
 
-class StepProgress(BaseModel):
+class StepProgress(DataModel):
     """The progress of a model's answer, as its worker reported it when it last renewed the lease."""
 
     bytes: int
@@ -26,7 +25,7 @@ class StepProgress(BaseModel):
     """The time at which the last of it came; the beginning of the call if nothing did."""
 
 
-class StepFailure(BaseModel):
+class StepFailure(DataModel):
     """Why the attempt before did not succeed."""
 
     error_class: ErrorClassName
@@ -35,7 +34,7 @@ class StepFailure(BaseModel):
     at: datetime
 
 
-class CurrentStep(BaseModel):
+class CurrentStep(DataModel):
     """A step that is not over: a call of the model, or of a tool."""
 
     step: str

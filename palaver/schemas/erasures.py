@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from palaver.schemas.fields import DataModel
 
 
-class ErasedCounts(BaseModel):
+class ErasedCounts(DataModel):
     """The numbers of things that were erased of a tenant. Each feature of the server adds what it has, by its kind."""
 
     model_config = ConfigDict(extra="allow")
@@ -29,7 +31,7 @@ class ErasedCounts(BaseModel):
     """Entries of its audit."""
 
 
-class Erasure(BaseModel):
+class Erasure(DataModel):
     """The erasure of a tenant: its receipt, once it is done."""
 
     tenant: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import BaseModel
-
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.lifecycle import RunStatus
 
 AGENT_TOOL: Final = "agent:"
@@ -16,7 +15,7 @@ _LONGEST: Final = 64
 """Characters of a tool's name at every provider."""
 
 
-class ParentRun(BaseModel):
+class ParentRun(DataModel):
     """The run whose call began a run."""
 
     run_id: str
@@ -26,7 +25,7 @@ class ParentRun(BaseModel):
     """1 below a run that no call began."""
 
 
-class ChildRun(BaseModel):
+class ChildRun(DataModel):
     """A run that a call began."""
 
     run_id: str

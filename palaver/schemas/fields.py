@@ -43,7 +43,14 @@ Tag = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,64}$")]
 SecretName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
-class Strict(BaseModel):
+class DataModel(BaseModel):
+    """The base of models. What checks and writes one is made when the first is checked or written: many processes never
+    see most of them."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class Strict(DataModel):
     """A request body or a part of one."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)

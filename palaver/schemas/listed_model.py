@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from pydantic import BaseModel
+from palaver.schemas.fields import DataModel
 
 ANY_OTHER: Final = "*"
 """The name that stands for all models of a provider that are not listed by their own."""
 
 
-class ListedPrice(BaseModel):
+class ListedPrice(DataModel):
     """A model's price, in US dollars per million tokens."""
 
     input: float
@@ -23,7 +23,7 @@ class ListedPrice(BaseModel):
     """The price of input tokens that went into it; None: as ``input``."""
 
 
-class ListedModel(BaseModel):
+class ListedModel(DataModel):
     """A model that runs may name. The limits are those of its provider, for all models of it together."""
 
     id: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
+from pydantic import ConfigDict, FailFast, Field, field_validator, model_validator
 
 from palaver.errors import ErrorClassName, ErrorObject
 from palaver.schemas.actions import Approvals, ClientTool, PendingAction, PendingBelow
@@ -21,6 +21,7 @@ from palaver.schemas.fields import (
     AgentReference,
     AsItCame,
     AtMost,
+    DataModel,
     Metadata,
     ModelName,
     SecretName,
@@ -54,6 +55,14 @@ class Budget(Strict):
     """A turn that asks for more than are left ends the run; none of its calls is started."""
     seconds: float | None = Field(default=None, gt=0, le=366 * 86400)
     """Seconds from the run's start to its end, waits included. Work that is under way then is stopped."""
+
+
+class Subagent(Strict):
+    """An agent that another one has as a tool."""
+
+    agent: AgentSpec
+    budget: Budget | None = None
+    """The most that each of its runs may use; with what the operator's policy allows, the least of both."""
 
 
 class AgentSpec(ModelOptions):
@@ -121,17 +130,6 @@ class AgentSpec(ModelOptions):
         return self.model.partition("/")[2]
 
 
-class Subagent(Strict):
-    """An agent that another one has as a tool."""
-
-    agent: AgentSpec
-    budget: Budget | None = None
-    """The most that each of its runs may use; with what the operator's policy allows, the least of both."""
-
-
-AgentSpec.model_rebuild()
-
-
 class WithAgent(Strict):
     """A body that says which agent answers."""
 
@@ -156,7 +154,7 @@ CancelMode = Literal["graceful", "now", "rollback"]
 OnConflict = Literal["enqueue", "reject", "interrupt", "rollback", "steer"]
 
 
-class ToolCall(BaseModel):
+class ToolCall(DataModel):
     """A call that the model asked for. ``arguments`` is the JSON text as the model wrote it: it may be invalid."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -166,7 +164,7 @@ class ToolCall(BaseModel):
     arguments: str = "{}"
 
 
-class Message(BaseModel):
+class Message(DataModel):
     """One entry of a conversation that a model sees.
 
     ``user`` and ``assistant`` carry ``content``, a text or a list of parts; an assistant message may carry
@@ -196,7 +194,7 @@ class Message(BaseModel):
         return text_of(self.content)
 
 
-class Usage(BaseModel):
+class Usage(DataModel):
     """Tokens and calls, counted from what the providers report, and what they cost."""
 
     input_tokens: int = 0
@@ -213,13 +211,13 @@ class Usage(BaseModel):
     """US dollars, by the prices in ``PALAVER_PROVIDERS``; None when the cost of any call is unknown."""
 
 
-class RunCount(BaseModel):
+class RunCount(DataModel):
     """The number of runs in each status."""
 
     statuses: dict[RunStatus, int]
 
 
-class Waiting(BaseModel):
+class Waiting(DataModel):
     """Why the run does not go on right now."""
 
     reason: WaitReason
@@ -240,7 +238,7 @@ class Waiting(BaseModel):
     """The place of its step among those of the tenant that wait, from 1; with ``max_in_flight``."""
 
 
-class Cancellation(BaseModel):
+class Cancellation(DataModel):
     """The cancel of a run: the name of the key that asked for it, and how long it took."""
 
     requested_at: datetime
@@ -254,7 +252,7 @@ class Cancellation(BaseModel):
     """Milliseconds from the request to the terminal status."""
 
 
-class RunTimes(BaseModel):
+class RunTimes(DataModel):
     """The times of a run; UTC."""
 
     created_at: datetime
@@ -265,7 +263,7 @@ class RunTimes(BaseModel):
     start_after: datetime | None = None
 
 
-class Run(BaseModel):
+class Run(DataModel):
     """One execution of the agent over a conversation, from an input to a stop."""
 
     id: str
@@ -321,7 +319,7 @@ class Run(BaseModel):
     budget: Budget | None = None
     priority: int = USUAL_PRIORITY
     """Among the runs of its tenant, from 0 (first) to 9, where steps have to wait for their turn."""
-    metadata: dict[str, str] = {}
+    metadata: dict[str, str] = Field(default={})
     tags: tuple[str, ...] = ()
 
     @property

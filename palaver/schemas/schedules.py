@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import ConfigDict, Field
 
-from palaver.schemas.fields import AtMost, Metadata, ServerName, Tags
+from palaver.schemas.fields import AtMost, DataModel, Metadata, ServerName, Tags
 from palaver.schemas.models import Budget, Message, Submission, Waiting, WithAgent
 from palaver.vocabulary.step_kinds import USUAL_PRIORITY
 
@@ -34,7 +34,7 @@ class ScheduledRun(WithAgent):
         return Submission(**{name: getattr(self, name) for name in self.model_fields_set})
 
 
-class Timing(BaseModel):
+class Timing(DataModel):
     """The times of a schedule, and what happens at each."""
 
     cron: Annotated[str, Field(min_length=9, max_length=200)] | None = None
@@ -55,7 +55,7 @@ class Timing(BaseModel):
 class NewSchedule(Timing):
     """The body of ``PUT /v1/schedules/{name}``: ``cron`` or ``every``, and a run."""
 
-    model_config = {"extra": "forbid", "strict": True, "frozen": True}
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     run: ScheduledRun
 
@@ -65,7 +65,7 @@ class NewSchedule(Timing):
         return Timing(**self.model_dump(include={*Timing.model_fields}))
 
 
-class ScheduleTick(BaseModel):
+class ScheduleTick(DataModel):
     """A tick that is over."""
 
     tick: datetime

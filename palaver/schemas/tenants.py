@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from palaver.schemas.fields import Strict
+from palaver.schemas.fields import DataModel, Strict
 
 _Weight = Annotated[int, Field(ge=1, le=1000)]
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -14,7 +14,7 @@ _Tokens = Annotated[int, Field(ge=1, le=1_000_000_000)]
 _Dollars = Annotated[float, Field(ge=0.000001, le=1_000_000)]
 
 
-class Caps(BaseModel):
+class Caps(DataModel):
     """The most that a tenant may have of what it shares with others, and its weight among them."""
 
     weight: int = 1
@@ -41,7 +41,7 @@ class TenantInfo(Caps):
     """The six characters that its ids carry; null for the default tenant."""
 
 
-class TenantList(BaseModel):
+class TenantList(DataModel):
     """Tenants by name, the default one first."""
 
     data: list[TenantInfo]

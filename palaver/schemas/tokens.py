@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.fields import AtMost, DataModel, Strict
 from palaver.vocabulary.limits import limit_of
 
 TokenScope = Literal["runs:submit", "runs:read", "runs:act", "actions:approve"]
@@ -33,7 +33,7 @@ class TokenRequest(Strict):
     yours: it is shown wherever it is told who did something, and is no secret."""
 
 
-class Token(BaseModel):
+class Token(DataModel):
     """A token, which goes where a key does: ``Authorization: Bearer …``."""
 
     token: str = Field(repr=False)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from palaver.schemas.fields import DataModel
 from palaver.vocabulary.webhooks import DeliveryState, Format, OffReason
 
 
-class SecretInfo(BaseModel):
+class SecretInfo(DataModel):
     """A secret that events are signed with, without the secret."""
 
     id: str
@@ -19,7 +20,7 @@ class SecretInfo(BaseModel):
     """It signs until then; null: until it is replaced."""
 
 
-class WebhookInfo(BaseModel):
+class WebhookInfo(DataModel):
     """A webhook."""
 
     id: str
@@ -56,13 +57,13 @@ class MadeWebhook(WebhookInfo):
     """The secret to check signatures with. It is shown this once."""
 
 
-class WebhookList(BaseModel):
+class WebhookList(DataModel):
     """The webhooks of a tenant, the oldest first."""
 
     data: list[WebhookInfo]
 
 
-class DeliveryAttempt(BaseModel):
+class DeliveryAttempt(DataModel):
     """An attempt of a delivery."""
 
     at: datetime
@@ -76,7 +77,7 @@ class DeliveryAttempt(BaseModel):
     """The first KiB of the answer's body."""
 
 
-class WebhookDelivery(BaseModel):
+class WebhookDelivery(DataModel):
     """An event and what became of it at one webhook."""
 
     id: str
@@ -92,7 +93,7 @@ class WebhookDelivery(BaseModel):
     next_attempt_at: datetime | None
 
 
-class DeliveryPage(BaseModel):
+class DeliveryPage(DataModel):
     """Deliveries of a webhook, the newest first."""
 
     data: list[WebhookDelivery]
@@ -100,7 +101,7 @@ class DeliveryPage(BaseModel):
     has_more: bool
 
 
-class ReplayResult(BaseModel):
+class ReplayResult(DataModel):
     """The number of deliveries that are made again."""
 
     replayed: int
@@ -108,7 +109,7 @@ class ReplayResult(BaseModel):
     """True: there were more than one request replays. Ask again, with ``until`` as it was."""
 
 
-class WebhookState(BaseModel):
+class WebhookState(DataModel):
     """A webhook that has something to be sent, that fails, or that is off."""
 
     id: str

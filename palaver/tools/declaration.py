@@ -167,7 +167,7 @@ def _require_schema(name: str, parameters: dict[str, Any]) -> None:
         raise ConfigurationError(f"tool {name}: its schema is not JSON: {error}") from error
 
 
-_NAME: Final[TypeAdapter[str]] = TypeAdapter(ToolName)
+_NAME: Final[TypeAdapter[str]] = TypeAdapter(ToolName, config=ConfigDict(defer_build=True))
 _INLINE: Final = (
     "an inline tool is called within a step of the model, once: retry, errors, limit_key, max_in_flight and per_minute"
     " are for tools whose calls are steps of their own; leave inline out"

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
+from pydantic import ConfigDict, Field, PrivateAttr, TypeAdapter
 from pydantic_core import from_json, to_json
 
 from palaver.errors import ConfigurationError
+from palaver.schemas.fields import DataModel
 from palaver.secrets.redaction import redact
 from palaver.tools.service import Errors, Service
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -21,7 +22,7 @@ UNFIT_QUEUE: Final = (
 )
 
 
-class ToolDeclaration(BaseModel):
+class ToolDeclaration(DataModel):
     """A tool as a model sees it, and how its calls are treated."""
 
     model_config = ConfigDict(frozen=True)
@@ -96,7 +97,7 @@ class ToolDeclaration(BaseModel):
         return made
 
 
-_DECLARATIONS: Final = TypeAdapter(list[ToolDeclaration])
+_DECLARATIONS: Final = TypeAdapter(list[ToolDeclaration], config=ConfigDict(defer_build=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ import features.stack.up, features.stack.plan
 features.stack.up.model_to_try(None)
 features.stack.plan._provider()""",
     "api": "import api.__main__",
-    "tools worker": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nimport workers.models.model",
+    "tools worker": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nworkers.app._model_port()",
     "flower": "import workers.__main__, flower.command, workers.broker.celery_app",
 }
 """What imports what a program does until it serves. A model worker imports what a tools worker does, and more: one
@@ -34,11 +34,12 @@ _UNASKED: Final = {
 }
 """What comes with a key, with the first schema, with the first token, with an issuer, with a cluster, with Sentinels.
 """
+_OF_SERVERS: Final = {*_OF_TERMINALS, *_UNASKED, "flower", "opentelemetry", "rich", "tornado"}
 NEEDLESS: Final[Mapping[str, set[str]]] = {
     "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"},
-    "api": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "celery", "fastapi", "flower", "httpx", "tornado", "workers"},
-    "worker": {*_OF_TERMINALS, *_UNASKED, "api", "flower", "tornado"},
-    "tools": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "flower", "httpx", "tornado"},
+    "api": {*_OF_SERVERS, "aiohttp", "celery", "fastapi", "httpx", "workers"},
+    "worker": {*_OF_SERVERS, "api"},
+    "tools": {*_OF_SERVERS, "aiohttp", "api", "httpx"},
     "flower": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "httpx", "workers.app"},
 }
 
@@ -57,3 +58,17 @@ def test_it_imports_nothing_needless(roles: str) -> None:
     assert done.returncode == 0, done.stderr
     for role, modules in zip(roles.split(), done.stdout.splitlines(), strict=True):
         assert not NEEDLESS[role].intersection(modules.split()), role
+
+
+def test_an_api_that_nobody_has_asked_reads_no_model() -> None:
+    program = (
+        "import api.__main__, api.app, api.native.control, palaver.schemas.models as m\n"
+        "api.app.create_app()\n"
+        "models = m.AgentSpec, m.Message, m.Submission, m.Run, api.native.control.Retry\n"
+        "print([model.__name__ for model in models if model.__pydantic_complete__])"
+    )
+    environment = {**os.environ, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.stdout.strip() == "[]", done.stderr

@@ -12,6 +12,8 @@ from celery.concurrency.asynpool import AsynPool
 from celery.concurrency.prefork import TaskPool
 
 from palaver.config.settings import settings
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.tools.declared import ToolDeclaration
 
 from . import descriptors, processes
 from .child_answers import Answers, garbled
@@ -27,6 +29,8 @@ log = logging.getLogger("palaver.workers.children.prefork")
 _LOOK: Final = 0.25
 """Seconds between two looks at the children; a look is one waitpid a child, and some reads of /proc for busy ones."""
 
+_READ_BY_CHILDREN: Final = (AgentSpec, Message, ToolCall, ToolDeclaration)
+"""Models that each call reads: what reads them is built before there are children, once for all of them."""
 slots: Final = Slots()
 pipes: Final = Pipes(slots)
 told_tools: Final = ToldTools()
@@ -151,6 +155,8 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
     def on_start(self) -> None:
         """Be ready to start children."""
         global _guard
+        for model in _READ_BY_CHILDREN:
+            model.model_rebuild()
         # Imported modules stay, and children share them. To look through them for garbage would copy them into each
         # child, and take most of the time in which this process ends.
         gc.collect()

@@ -6,13 +6,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from palaver.schemas.fields import DataModel
 
 Thinking = Literal["adaptive", "summarized", "off"]
 """The thinking of a model before it answers: as much as it finds right, the same and shown in words, or none."""
 
 
-class ProviderOptions(BaseModel):
+class ProviderOptions(DataModel):
     """The options of a provider. The rules of each protocol say which of them it has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
