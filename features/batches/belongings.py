@@ -19,6 +19,7 @@ _BATCHES: Final = 50
 
 class _Batches(ListedSide):
     section = 7
+    begins_runs = True
     kind = "batches"
     due = batch_keys.BATCHES_DUE
     place = re.compile(r"batch_[0-9a-f]{24} [0-9]{1,9}")

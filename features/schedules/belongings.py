@@ -21,6 +21,7 @@ _PAGE: Final = 50
 
 class _Schedules(ListedSide):
     section = 6
+    begins_runs = True
     kind = "schedules"
     due = schedule_keys.SCHEDULES_DUE
     place = re.compile(r"[A-Za-z0-9_.-]{1,64}")

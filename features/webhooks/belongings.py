@@ -20,7 +20,6 @@ from .webhooks import Webhooks
 class _Webhooks(ListedSide):
     section = 8
     kind = "webhooks"
-    begins_runs = False
     due = webhook_keys.WEBHOOKS_DUE
     place = re.compile(r"wh_[0-9a-z_]+")
 

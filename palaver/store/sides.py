@@ -113,12 +113,11 @@ class StoreSide:
 
 
 class ListedSide(StoreSide):
-    """The side of a feature of whose things each tenant has a list, while what is due stands in an index of all
-    tenants."""
+    """The side of a feature of whose things each tenant has a list."""
 
-    begins_runs = True
     kind: str
-    due: Key
+    due: Key | None = None
+    """An index of all tenants, by when something of it is due; None: there is none."""
     place: Pattern[str]
     """The places in its section of an export."""
 
@@ -152,7 +151,7 @@ class ListedSide(StoreSide):
         names = [name.decode() for name in await redis.zrange(self.listed(tag), 0, _ERASED_AT_ONCE - 1)]
         if not names:
             return None
-        erasable = [Erasable(promised(self.due), "", 0)]
+        erasable = [Erasable(promised(self.listed(tag)), "", 0)]
         for name in names:
             counted, *others = self.keys_of(tag, name)
             erasable += [Erasable(counted, self.kind, 1), *(Erasable(key, "", 0) for key in others)]
@@ -160,7 +159,8 @@ class ListedSide(StoreSide):
 
     def unlist(self, pipeline: Pipeline, tag: str, names: Sequence[str]) -> None:
         """Take things that are gone out of all lists."""
-        pipeline.zrem(self.due, *(self.due_member(tag, name) for name in names))
+        if self.due is not None:
+            pipeline.zrem(self.due, *(self.due_member(tag, name) for name in names))
         # Last: it says what is left to do.
         pipeline.zrem(self.listed(tag), *names)
 
