@@ -17,7 +17,8 @@ class CustomBuildHook(BuildHookInterface[Any]):
     """Adds to the wheel what is not in it as it stands."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the blocking client, and each file of a feature. An editable install is the checkout: it has these."""
+        """Add the blocking client, and each file of a feature but its tests. An editable install is the checkout: it
+        has these."""
         twin = runpy.run_path(str(Path(self.root, "deploy", "twin.py")))
         twin["main"]()
         if version == "editable":
@@ -28,7 +29,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         features = Path(self.root, "features")
         for path in sorted(features.rglob("*")):
             place = path.relative_to(features)
-            if not path.is_file() or "__pycache__" in place.parts:
+            if not path.is_file() or {"__pycache__", "tests"} & {*place.parts}:
                 continue
             source = path
             if path.suffix == ".py":

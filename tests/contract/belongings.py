@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any, Final, get_args
 
-import orjson
-
-from features.batches import batch_keys
-from features.batches.batches import Batches, BatchOrder
-from features.batches.bodies import BatchHead
-from features.batches.contract import EndedCell
-from features.batches.progress import BatchProgress
-from features.offboarding import erasure_keys
-from features.schedules import schedule_keys
-from features.schedules.contract import NextTick
-from features.schedules.schedules import ScheduleOrder, Schedules
-from features.schedules.ticks import Ticks
-from features.statistics import statistics_keys
 from features.statistics.statistics import Statistics
-from features.tracing import tracing_keys
-from features.webhooks import webhook_keys
 from features.webhooks.contract import AttemptOutcome
 from features.webhooks.deliveries import Deliveries
 from features.webhooks.delivery_records import RecordedAttempt
 from features.webhooks.webhooks import Webhooks
+from palaver.feature import hash_tags
 from palaver.schemas.actions import ActionType
-from palaver.schemas.batches import BatchItem
-from palaver.schemas.bearers import Bearer
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Usage
-from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.schemas.tenants import CapsChange
 from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
@@ -45,6 +26,7 @@ from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
 from palaver.vocabulary.step_kinds import QUEUES
 from tests.contract.store_driver import AGENT, OWN, StoreDriver
+from tests.feature_cases import brought_to_tests, modules_of_keys
 
 OTHERS: Final = frozenset(
     {
@@ -53,7 +35,7 @@ OTHERS: Final = frozenset(
         *("{palaver:workers}:sweepers", "{palaver:workers}:busy", "{palaver:workers}:planning"),
         "{palaver:workers}:features",
         *("palaver:worker-providers", "palaver:worker-queues", "palaver:cancel:<worker>", "palaver:providers"),
-        *("{palaver:schedules}:counts", "{palaver:webhooks}:counts"),
+        *(f"{tag}:counts" for tag in hash_tags()),
         *("{palaver:keys}:signing", "{palaver:keys}:version"),
     }
 )
@@ -63,7 +45,7 @@ LINES: Final = "{palaver:provider:<name>}:"
 OF_ERASURE: Final = frozenset(
     {
         *("palaver:tenants", "{p00}:erased", "{p00}:<owner>erasure", "{palaver:agents}:erasure"),
-        *(f"{{palaver:{kind}}}:erasure:<tag>" for kind in ("schedules", "batches", "webhooks", "keys")),
+        *(f"{tag}:erasure:<tag>" for tag in (*hash_tags(), "{palaver:keys}")),
         *("{palaver:audit}:erasure:<tag>", "{palaver:audit}:receipt:<name>"),
     }
 )
@@ -72,7 +54,8 @@ OF_ERASURE: Final = frozenset(
 
 _DOCUMENTED: Final = (
     *(keys, fleet_keys, provider_keys, access_keys, told_keys),
-    *(agent_keys, erasure_keys, schedule_keys, batch_keys, webhook_keys, statistics_keys, tracing_keys),
+    agent_keys,
+    *modules_of_keys(),
 )
 
 
@@ -94,7 +77,8 @@ _PARTS: Final[Mapping[str, Sequence[str]]] = {
 
 def shared_lists() -> set[str]:
     """The sorted sets of a shard in which all tenants are, or all but the default one."""
-    documented = re.findall(r"^(\{p00\}:\S+) +zset", f"{keys.__doc__}\n{webhook_keys.__doc__}", re.MULTILINE)
+    texts = "\n".join(module.__doc__ or "" for module in (keys, *modules_of_keys()))
+    documented = re.findall(r"^(\{p00\}:\S+) +zset", texts, re.MULTILINE)
     lists = {*documented} - OF_ERASURE - {"{p00}:left:<id>", "{p00}:<owner>passing"}
     lists -= {"{p00}:<owner>in_flight", "{p00}:<owner>capped_in", "{p00}:<owner>backlog:<queue>"}
     for part, names in _PARTS.items():
@@ -145,30 +129,13 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         for name in ("support", "removed"):
             await store.agents.keep(tenant.tag, name, AgentSpec(model="fake/echo", instructions=words))
         await store.agents.remove(tenant.tag, "removed")
-        await _put_schedules(store, tenant.tag, words)
-        await _run_batches(store, tenant.tag, words)
+        for endow_more in brought_to_tests("endow").values():
+            await endow_more(store, tenant.tag, words)
         made = await store.api_keys.create(KeyGrant(words, tenant.tag, tenant.name, frozenset(SCOPES)))
         await store.api_keys.note_use({made.record.id: 1})
         await store.audit.add(tenant.tag, "create_key", key=words, facts={"run": ended.run_id})
     # A sweeper sees what is of any tenant.
     await store.due.attend(OWN, attended=False, ready_for=-60)
-
-
-async def _put_schedules(store: Store, tag: str, words: str) -> None:
-    """A schedule with a tick that is over, one with a tick that is carried out, and one that is paused."""
-    order, timing = ScheduleOrder(ScheduledRun(agent="support", input=words), Bearer(words)), Timing(every=60)
-    ahead = NextTick(2**42, 2**42)
-    for name in ("over", "claimed", "paused"):
-        await store.part(Schedules).keep(tag, f"{name}-{words}", order, timing, NextTick(1000, 1000))
-    await store.part(Schedules).pause(tag, f"paused-{words}", by=words)
-    due, _ = await store.part(Ticks).due()
-    for each in due:
-        if each.tenant == tag:
-            claimed = await store.part(Ticks).claim(each, 1000, None, ahead)
-            assert claimed is not None
-            if each.name.startswith("over"):
-                moment = datetime.fromtimestamp(1, UTC)
-                await store.part(Ticks).settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
 
 
 async def _deliver_one(store: Store, tag: str) -> None:
@@ -179,33 +146,6 @@ async def _deliver_one(store: Store, tag: str) -> None:
         lease = await store.part(Deliveries).claim(webhook.id)
         assert lease is not None
         await store.part(Deliveries).settle(lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, ""))
-
-
-async def _run_batches(store: Store, tag: str, words: str) -> None:
-    """A batch with a cell in flight, one that is to be begun again, and one that has failed; and one that has ended."""
-    order = BatchOrder(BatchHead(agents=("support",)), Bearer(words))
-    await end_batch(store, tag, f"batch_{sha256(tag.encode()).hexdigest()[:24]}", order)
-    batch_id = f"batch_{sha256(words.encode()).hexdigest()[:24]}"
-    await store.part(Batches).create(tag, batch_id, order)
-    await store.part(Batches).append(tag, batch_id, order, 0, [BatchItem(input=words)] * 3, complete=True)
-    claimed = await store.part(BatchProgress).claim(tag, batch_id)
-    assert claimed is not None
-    begun, claimed.next = await store.part(BatchProgress).to_begin(claimed, 3)
-    result = orjson.dumps({"status": "failed", "agent_number": 0, "output": words})
-    await store.part(BatchProgress).advance(
-        claimed, begun=begun, ended=[EndedCell(1, result, 0, "failed", True, 0, 0, 0, 0, None)]
-    )
-    await store.part(Batches).change(tag, batch_id, "retry")
-    await store.part(BatchProgress).advance(claimed, ended=[EndedCell(2, result, 0, "failed", True, 0, 0, 0, 0, None)])
-
-
-async def end_batch(store: Store, tag: str, batch_id: str, order: BatchOrder) -> None:
-    """A batch of no items, which has ended."""
-    await store.part(Batches).create(tag, batch_id, order)
-    await store.part(Batches).append(tag, batch_id, order, 0, [], complete=True)
-    claimed = await store.part(BatchProgress).claim(tag, batch_id)
-    assert claimed is not None
-    await store.part(BatchProgress).advance(claimed, wait=1.0)
 
 
 async def _wait_for_caps(store: Store, driver: StoreDriver, tag: str) -> None:

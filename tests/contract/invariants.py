@@ -6,15 +6,14 @@ import itertools
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import orjson
 
-from features.batches import batch_keys
-from features.schedules import schedule_keys
+from palaver.feature import features
 from palaver.store.reading.events import from_channel
 from palaver.store.reading.records import USAGE_FIELDS
 from palaver.store.redis import access_keys, fleet_keys, keys
@@ -23,7 +22,7 @@ from tests.checkers.events import DURABLE, declared
 from tests.contract.counts import check_caps, check_counts, check_statistics, check_waiting
 from tests.contract.families import check_families
 from tests.contract.turns import check_turns
-from tests.contract.webhooks import check_webhook
+from tests.feature_cases import brought_to_tests
 
 OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}
 """The statuses that a run can still leave."""
@@ -140,48 +139,10 @@ async def _check_api_key(redis: Any, name: str, ttl: int) -> None:
     assert (ttl > 0) == (expires or kind in ("signing", "used")), f"{name} has the TTL {ttl}"
 
 
-async def _check_schedules(redis: Any, name: str, ttl: int) -> None:
-    """Schedules stay; each is listed, and has its place in the index as long as a tick is to come."""
-    _, _, rest = name.partition("}:")
-    kind, _, about = rest.partition(":")
-    if kind == "erasure":
-        assert ttl > 0, f"{name} has no TTL"
-        return
-    assert ttl == -1 or rest == "promised", f"{name} has a TTL"
-    tag, _, schedule = about.partition(":")
-    if kind in ("schedule", "ticks"):
-        assert await redis.zscore(schedule_keys.schedules(tag), schedule) is not None, f"{name} is not listed"
-    if kind == "schedule":
-        fields = _text(await redis.hgetall(name))
-        at = await redis.zscore(schedule_keys.SCHEDULES_DUE, f"{tag}/{schedule}")
-        expected = fields.get("lasts") if "tick" in fields else fields.get("at")
-        assert at == (None if expected is None else float(expected)), f"{name} is due at {at}, not at {expected}"
-        assert ("tick" in fields) == ("tick_order" in fields) == ("claimed_at" in fields) == ("lasts" in fields)
-        assert not ("paused" in fields and "next" in fields), f"{name} is paused, and has a next tick"
-    else:
-        assert kind in ("due", "of", "ticks", "counts", "promised"), f"{name} is a key that nobody knows"
-
-
-async def _check_batches(redis: Any, name: str, ttl: int) -> None:
-    """A batch that has ended goes some time later, with all that it has; another one has its place in the index."""
-    _, _, rest = name.partition("}:")
-    kind, _, about = rest.partition(":")
-    if kind == "erasure":
-        assert ttl > 0, f"{name} has no TTL"
-        return
-    if kind in ("due", "of", "promised"):
-        assert ttl == -1 or kind == "promised", f"{name} has a TTL"
-        return
-    assert kind in batch_keys.BatchKeys._fields, f"{name} is a key that nobody knows"
-    tag, _, batch_id = about.partition(":")
-    assert await redis.zscore(batch_keys.batches(tag), batch_id) is not None, f"{name} is not listed"
-    of = batch_keys.of_batch(tag, batch_id)
-    state = (await redis.hget(of.batch, "state")).decode()
-    over = state in ("done", "cancelled", "failed")
-    assert (ttl > 0) == over, f"{name} of a batch that is {state} has the TTL {ttl}"
-    due = await redis.zscore(of.batches_due, f"{tag}/{batch_id}")
-    assert due is not None or over, f"{name} is of a batch that nobody goes on with"
-    assert not (over and (due or await redis.exists(of.flight))), f"{name} is of a batch that is over, and goes on"
+@cache
+def _checks() -> Mapping[str, Callable[[Any, str, int], Awaitable[None]]]:
+    """What checks a key of a feature, by its hash tag."""
+    return {str(features()[name].hash_tag): check for name, check in brought_to_tests("check_key").items()}
 
 
 async def read_shards(redis: Any) -> dict[str, Shard]:
@@ -207,20 +168,14 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         if text.partition("}:")[2].partition(":")[0] == "events":
             assert ttl > 0, f"{text} has no TTL"
             continue
-        if text.startswith("{palaver:schedules}:"):
-            await _check_schedules(redis, text, ttl)
-            continue
-        if text.startswith("{palaver:batches}:"):
-            await _check_batches(redis, text, ttl)
+        if (check_key := _checks().get(text.partition("}:")[0] + "}")) is not None:
+            await check_key(redis, text, ttl)
             continue
         if text.startswith("{palaver:audit}:"):
             assert ttl > 0 or text.startswith("{palaver:audit}:erasure:"), f"{text} has no TTL"
             continue
         if text.startswith("{palaver:keys}:"):
             await _check_api_key(redis, text, ttl)
-            continue
-        if text.startswith("{palaver:webhooks}:"):
-            await check_webhook(redis, text, ttl)
             continue
         tag, _, rest = text.partition(":")
         shard = shards.setdefault(tag[2:4], Shard())

@@ -10,12 +10,10 @@ from typing import Any, get_args
 import pytest
 from redis.exceptions import ConnectionError
 
-from features.batches import batch_keys
 from features.offboarding import erasure_keys, erasures, removal
 from features.offboarding.belongings import counted_kinds
 from features.offboarding.contract import EraseMembers, Over, Seen, SharedType
 from features.offboarding.erasures import Erasures
-from features.schedules import schedule_keys
 from features.statistics import statistics_keys
 from features.statistics.statistics import Statistics
 from features.webhooks import webhook_keys
@@ -31,6 +29,7 @@ from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.redis import access_keys, agent_keys, keys
 from palaver.store.redis.reach import Reach, within
+from palaver.store.sides import sides
 from palaver.store.tenants.tenants import DEFAULT, Tenant
 from palaver.vocabulary.ids import new_run_id
 from tests.contract.belongings import (
@@ -47,6 +46,7 @@ from tests.contract.belongings import (
     without,
 )
 from tests.contract.store_driver import AGENT, OWN, StoreDriver
+from tests.feature_cases import brought_to_tests
 from tests.unit.api_world import SETTINGS
 from tests.waiting import aeventually
 
@@ -108,9 +108,7 @@ WHOLE = counts_of(
     idempotency_keys=1,
     usage_days=1,
     acts=1,
-    batches=2,
-    schedules=3,
-    webhooks=1,
+    **{str(sides()[name].kind): number for name, number in brought_to_tests("ENDOWED").items()},
 )
 
 
@@ -120,10 +118,7 @@ async def left_of(redis: Any, tenant: Tenant) -> set[str]:
     told = {
         f"{access_keys.TENANTS} @{tenant.tag}", f"{keys.erased('00')} {tenant.tag}", erasure_keys.receipt(tenant.name),
         f"{agent_keys.agents_erasure(tenant.tag)} since", f"{agent_keys.agents_erasure(tenant.tag)} agents",
-        f"{webhook_keys.webhooks_erasure(tenant.tag)} since", f"{webhook_keys.webhooks_erasure(tenant.tag)} webhooks",
-        f"{batch_keys.batches_erasure(tenant.tag)} since", f"{batch_keys.batches_erasure(tenant.tag)} batches",
-        f"{schedule_keys.schedules_erasure(tenant.tag)} since",
-        f"{schedule_keys.schedules_erasure(tenant.tag)} schedules",
+        *(f"{key} {what}" for one in sides().values() for key in one.marks(tenant.tag) for what in (one.kind, "since")),
     }  # fmt: skip
     acts = {place for place in found(stored, tenant.tag) if place.startswith(f"{access_keys.audit('')} ")}
     assert len(acts) == 1, "the operator's audit says it once"

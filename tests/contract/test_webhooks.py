@@ -15,6 +15,7 @@ import pytest
 from features.batches import batch_keys
 from features.batches.batches import BatchOrder
 from features.batches.bodies import BatchHead
+from features.batches.tests.cases import end_batch
 from features.webhooks import webhook_keys
 from features.webhooks.bodies import WebhookChange
 from features.webhooks.contract import AttemptOutcome, ForgetEvents
@@ -33,7 +34,6 @@ from palaver.store.scripting.scripts import _sources
 from palaver.store.scripting.shared_names import shared_names
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
-from tests.contract.belongings import end_batch
 from tests.contract.store_driver import StoreDriver, approve
 from tests.unit.api_world import SETTINGS
 

@@ -1,31 +1,3 @@
 """The invariants of webhooks, as far as they can be read off their keys, and what a receiver's part is in a test."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import orjson
-
-from features.webhooks import webhook_keys
-
-
-async def check_webhook(redis: Any, name: str, ttl: int) -> None:
-    """Each delivery has a record, and is pending or has ended; somebody is to look at each webhook again; nothing
-    outlives one."""
-    _, _, kind, *rest = name.split(":")
-    assert (ttl > 0) == (kind == "erasure"), f"{name} has the TTL {ttl}"
-    if kind in ("of", "due", "tenants", "counts", "erasure"):
-        return
-    assert kind in ("hook", "waiting", "listed", "ended", "records"), f"{name} is a key that nobody knows"
-    of = webhook_keys.of_webhook(rest[0])
-    assert await redis.exists(of.hook), f"{name} outlives its webhook"
-    if kind != "hook":
-        return
-    assert await redis.zscore(of.due, rest[0]) is not None, f"nobody looks at {name}"
-    waiting, listed, ended = [{*await redis.zrange(key, 0, -1)} for key in (of.waiting, of.listed, of.ended)]
-    records = await redis.hgetall(of.records)
-    assert waiting | ended == listed == records.keys(), f"{name} has other deliveries than listed"
-    assert not waiting & ended, f"{name} has deliveries that have ended and are pending"
-    for delivery_id, text in records.items():
-        state = orjson.loads(text)["state"]
-        assert (state == "pending") == (delivery_id in waiting), f"{delivery_id} of {name} is {state}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+from collections import ChainMap
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from palaver.vocabulary.ids import uuid_of
+from tests.feature_cases import brought_to_tests
 from tests.pages import syntax
 from tests.unit.ag_ui_page import Page
 from tests.unit.chat_page import said
@@ -44,8 +46,7 @@ NONE: Final[dict[str, str]] = {
             "DELETE /openhands/api/conversations/{conversation}", "POST /ag-ui/threads/{thread_id}/cancel",
             "POST /ui/agents/{name}/chat/{chat_id}/stop", "DELETE /openai/v1/conversations/{conversation_id}",
             "DELETE /openai/v1/responses/{response_id}", "POST /openai/v1/responses/{response_id}/cancel",
-            "DELETE /v1/agents/{name}", "DELETE /v1/schedules/{name}", "POST /v1/schedules/{name}/pause",
-            "DELETE /v1/batches/{batch_id}", "POST /v1/batches/{batch_id}/cancel",
+            "DELETE /v1/agents/{name}",
             "POST /openhands/api/conversations/{conversation}/pause",
             "POST /openhands/api/conversations/{conversation}/interrupt",
         ],
@@ -79,13 +80,13 @@ NONE: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(
         [
-            "POST /v1/webhooks", "PATCH /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}",
-            "POST /v1/webhooks/{webhook_id}/rotate", "POST /v1/webhooks/{webhook_id}/replay", "POST /v1/keys",
+            "POST /v1/keys",
             "POST /v1/tokens", "DELETE /v1/keys/{api_key_id}", "POST /v1/keys/{api_key_id}/rotate",
             "PATCH /v1/tenants/{tenant}", "POST /v1/tenants/{tenant}/erase",
         ],
         "it is about no conversation",
     ),
+    **ChainMap({}, *brought_to_tests("NO_PART").values()),
 }  # fmt: skip
 """The routes that give no part in a run, each with the reason."""
 
