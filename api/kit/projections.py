@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import orjson
 
@@ -21,7 +21,8 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment for clients and proxies, while nothing comes."""
 Item = dict[str, Any]
 """An event or a chunk of a dialect, as JSON has it: what there is nothing to say about is not there."""
-P = TypeVar("P", bound="ViewProjection")
+F = TypeVar("F")
+P = TypeVar("P", bound="ViewProjection[Item]")
 
 
 def written(items: Iterable[Item]) -> bytes:
@@ -34,20 +35,20 @@ class DeltaFrame(bytes):
 
     place: ShownPart | None
     """The part that it is more of. None if it says nothing."""
+    text: str
     length: int
     raw: bytes
     """The text in UTF-8, if it is text of the answer; and how many letters that are."""
 
 
-def delta_frames(grown: Callable[[str, ShownPart, str], Item]) -> Frames[StoredEvent, DeltaFrame]:
-    """Return deltas as a dialect writes them, once for all who watch a run; ``grown`` makes the item of one, of the
-    run's id, the part and the text."""
+def delta_frames(write_part: Callable[[str, ShownPart, str], bytes]) -> Frames[StoredEvent, DeltaFrame]:
+    """Return deltas as a dialect writes them, once for all who watch a run: of the run's id, the part and the text."""
 
     def write(event: StoredEvent) -> DeltaFrame:
         data = event.data
         part, text = ShownPart(KINDS[event.type], data["step"], data["attempt"]), data["text"]
-        frame = DeltaFrame(written([grown(event.run_id, part, text)]))
-        frame.place = part if text else None
+        frame = DeltaFrame(write_part(event.run_id, part, text))
+        frame.place, frame.text = part if text else None, text
         counted = text if part.kind == "text" else ""
         frame.length, frame.raw = len(counted), counted.encode()
         return frame
@@ -55,24 +56,24 @@ def delta_frames(grown: Callable[[str, ShownPart, str], Item]) -> Frames[StoredE
     return Frames(write)
 
 
-class ViewProjection:
+class ViewProjection(Generic[F]):
     """A run as the clients of a dialect are shown it."""
 
-    rows: ClassVar[Mapping[type[Change], Callable[[Any, Any], Iterable[Item]]]]
+    rows: ClassVar[Mapping[type[Change], Callable[[Any, Any], Iterable[Any]]]]
     """The items that a change becomes. Of others clients have no word."""
 
     def __init__(self, view: RunView) -> None:
         self.view = view
 
-    def read(self, event: StoredEvent) -> list[Item]:
+    def read(self, event: StoredEvent) -> list[F]:
         """Return what an event is, up to the end of the run or the place where it waits for an action."""
         return self._shown(self.view.read(event))
 
-    def silence(self) -> list[Item]:
+    def silence(self) -> list[F]:
         """Return what a silence is: a run that waits for an action ends at the latest then."""
         return self._shown(self.view.silence())
 
-    def _shown(self, changes: Sequence[Change]) -> list[Item]:
+    def _shown(self, changes: Sequence[Change]) -> list[F]:
         rows = self.rows
         return [item for change in changes if type(change) in rows for item in rows[type(change)](self, change)]
 
@@ -144,21 +145,32 @@ class Followed(Generic[P]):
         return not self._answers.isdisjoint((data["action_id"], data["call_id"]))
 
 
-class DeltaOutlet(Outlet):
-    """The way of single deltas to a client."""
+class Growing(Protocol):
+    """A text that a client is shown, and that goes on with the deltas of its run."""
 
-    def __init__(self, followed: Followed[Any]) -> None:
-        self._followed = followed
+    def at_once(self, event: StoredEvent) -> bytes | None:
+        """Return the frame of a delta that only goes on with what was sent, and changes nothing before ``passed``; None
+        for any other event."""
+
+    def passed(self, event: StoredEvent) -> None:
+        """Note that the frame of this delta was sent at once."""
+
+
+class DeltaOutlet(Outlet):
+    """The way of single deltas to a client that has all before them."""
+
+    def __init__(self, growing: Growing) -> None:
+        self._growing = growing
         self.connection: ClientConnection | None = None
 
     def pass_on(self, event: StoredEvent) -> bool:
         """Send a delta at once, if that can be; tell whether it was."""
         if self.connection is None:
             return False
-        frame = self._followed.at_once(event)
+        frame = self._growing.at_once(event)
         if frame is None or not self.connection.write_chunk(frame):
             return False
-        self._followed.passed(event)
+        self._growing.passed(event)
         return True
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from api.kit import run_changes as changes
-from api.kit.projections import ViewProjection, delta_frames
+from api.kit.projections import ViewProjection, delta_frames, written
 from api.kit.run_view import RunView
 from api.kit.shown_run import failure_sentence, status_in
 from palaver.errors import ErrorClass
@@ -34,10 +34,14 @@ def _grown(run_id: str, part: changes.ShownPart, text: str) -> AgEvent:
     return {"type": f"{kind}_CONTENT", "messageId": message, "delta": text}
 
 
-DELTAS: Final = delta_frames(_grown)
+def _written(run_id: str, part: changes.ShownPart, text: str) -> bytes:
+    return written([_grown(run_id, part, text)])
 
 
-class RunProjection(ViewProjection):
+DELTAS: Final = delta_frames(_written)
+
+
+class RunProjection(ViewProjection[AgEvent]):
     """A run, or the part of it behind an answer, as one run of AG-UI."""
 
     def __init__(

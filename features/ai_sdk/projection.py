@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from api.kit import run_changes as changes
-from api.kit.projections import ViewProjection, delta_frames
+from api.kit.projections import ViewProjection, delta_frames, written
 from api.kit.run_view import RunView
 from api.kit.shown_run import failure_sentence, status_in, text_in
 from palaver.vocabulary.lifecycle import RunStatus
@@ -28,7 +28,11 @@ def _grown(run_id: str, part: changes.ShownPart, text: str) -> Chunk:
     return {"type": f"{part.kind}-delta", "id": _id(part), "delta": text}
 
 
-DELTAS: Final = delta_frames(_grown)
+def _written(run_id: str, part: changes.ShownPart, text: str) -> bytes:
+    return written([_grown(run_id, part, text)])
+
+
+DELTAS: Final = delta_frames(_written)
 
 
 def _known_as(call: changes.ShownCall) -> str:
@@ -36,7 +40,7 @@ def _known_as(call: changes.ShownCall) -> str:
     return f"{call.id}~{call.step}" if call.again else call.id
 
 
-class ChatProjection(ViewProjection):
+class ChatProjection(ViewProjection[Chunk]):
     """The answer of one run, as a client follows it."""
 
     def __init__(self, run_id: str, *, client_tools: frozenset[str] = frozenset(), edge: float = 0) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
 import orjson
 
+from api.kit import run_changes as changes
+from api.kit.projections import DeltaFrame, DeltaOutlet, ViewProjection, delta_frames
+from api.kit.run_view import RunView
 from api.kit.streams import EventStream, Outlet
 from palaver import operations
 from palaver.events import EventKind
@@ -17,7 +22,7 @@ from palaver.operations import Backend, Caller, StoredEvent
 from palaver.schemas.models import Run
 
 from .completions import about, answer_of, finish_of, let_go, refusal_of, usage_of
-from .shown import KEEP_ALIVE, LATEST, QUIET
+from .shown import KEEP_ALIVE, QUIET
 from .wire import ChatCreate
 
 _DONE: Final = b"data: [DONE]\n\n"
@@ -27,94 +32,85 @@ _APART: Final = "\n\n"
 """The text between two messages of a run: a completion has one."""
 
 
-class ChatText:
+def _text(run_id: str, part: changes.ShownPart, text: str) -> bytes:
+    return orjson.dumps(text)
+
+
+_DELTAS: Final = delta_frames(_text)
+
+
+class ChatText(ViewProjection[str]):
     """The text of a completion, made of a run's events. It only grows: what was shown of an attempt that failed cannot
     be taken back. So the next attempt shows nothing as long as it says the same, and then goes on; where it says
     something else, it begins behind a blank line."""
 
-    def __init__(self) -> None:
-        self._attempt: tuple[str, int] | None = None
-        self._shown = ""
-        self._said = ""
+    def __init__(self, chunk: Callable[[bytes], bytes]) -> None:
+        """``chunk`` makes a chunk of a text in JSON."""
+        super().__init__(RunView(edge=math.inf))
+        self._chunk = chunk
+        self._frame: DeltaFrame | None = None
+        self._said: list[str] = []
+        """The pieces of the attempt's text."""
         self._stale = ""
         """The text that the client has of an attempt that failed, and that this one has not gone beyond."""
-        self._any = False
+        self._apart = self._any = False
 
     def add(self, event: StoredEvent) -> str:
         """Return what an event adds to the text."""
-        match event.type:
-            case EventKind.MESSAGE_DELTA:
-                data = event.data
-                return self._more(data["step"], data["attempt"], data["text"])
-            case EventKind.MESSAGE_CREATED:
-                return self._whole(event.data)
-        return ""
+        # Where the server has lost events it goes on: what was sent stays.
+        return "" if event.type == EventKind.STREAM_REWOUND else "".join(self.read(event))
 
-    def tail(self, event: StoredEvent) -> str | None:
-        """Return the text of a delta that only goes on with what is shown; None for any other event. If it was sent,
+    def at_once(self, event: StoredEvent) -> bytes | None:
+        """Return the chunk of a delta that only goes on with what is shown; None for any other event. If it was sent,
         ``passed`` has to be told."""
-        if event.type != EventKind.MESSAGE_DELTA or self._stale or self._attempt is None:
+        if self._stale or event.type != EventKind.MESSAGE_DELTA:
             return None
-        data = LATEST.of(event)
-        goes_on = data["step"] == self._attempt[0] and data["attempt"] == self._attempt[1]
-        return data["text"] or None if goes_on else None
+        frame = self._frame = _DELTAS.of(event)
+        return self._chunk(frame) if frame.place is not None and frame.place == self.view.goes_on else None
 
-    def passed(self, text: str) -> None:
-        """Note that the text of a tail was sent."""
-        self._said += text
-        self._shown += text
+    def passed(self, event: StoredEvent) -> None:
+        """Note that the chunk of this delta was sent at once."""
+        if self._frame is not None:
+            self.view.note(self._frame.length, self._frame.raw)
+            self._said.append(self._frame.text)
 
-    def _more(self, step: str, attempt: int, text: str) -> str:
-        added = ""
-        if self._attempt != (step, attempt):
-            if self._attempt is not None and self._attempt[0] == step:
-                self._stale, self._shown = self._stale or self._shown, ""
-            elif self._any:
-                added = _APART
-            self._attempt, self._said = (step, attempt), ""
-        self._said += text
+    def _step_begun(self, change: changes.StepBegun) -> Iterator[str]:
+        self._said, self._stale, self._apart = [], "", self._any
+        yield from ()
+
+    def _taken_back(self, change: changes.TakenBack) -> Iterator[str]:
+        self._stale, self._said = self._stale or "".join(self._said), []
+        yield from ()
+
+    def _grown(self, change: changes.PartGrown) -> Iterator[str]:
+        text = change.text
+        self._said.append(text)
         if self._stale:
-            if self._stale.startswith(self._said):
-                return added
-            same = self._said.startswith(self._stale)
-            text = self._said.removeprefix(self._stale) if same else f"{_APART}{self._said}"
+            said = "".join(self._said)
+            if self._stale.startswith(said):
+                return
+            text = said.removeprefix(self._stale) if said.startswith(self._stale) else f"{_APART}{said}"
             self._stale = ""
-            self._shown = self._said
-        else:
-            self._shown += text
-        self._any = True
-        return added + text
+        elif self._apart:
+            yield _APART
+        self._apart, self._any = False, True
+        yield text
 
-    def _whole(self, data: Mapping[str, Any]) -> str:
-        message, step = data["message"], data.get("step")
-        if step is None or message["role"] != "assistant" or not isinstance(message.get("content"), str):
-            return ""
-        text = message["content"]
-        if self._attempt is None or self._attempt[0] != step:
-            return self._more(step, 0, text) if text else ""
-        # Deltas can be lost, with the process that made them; and it may end before it came to where the one before had
-        # been.
-        seen, self._stale = self._stale or self._said, ""
-        if not text or text == seen:
-            return ""
-        return text.removeprefix(seen) if text.startswith(seen) else f"{_APART}{text}"
+    def _answered(self, change: changes.MessageTold) -> Iterator[str]:
+        said = "".join(self._said)
+        # It may be shorter than what an attempt before it had said.
+        if self._stale and said not in ("", self._stale):
+            yield f"{_APART}{said}"
+        self._stale = ""
 
-
-class ChatOutlet(Outlet):
-    """The way of deltas to a client that has all before them."""
-
-    def __init__(self, text: ChatText, chunk: Callable[[str], bytes]) -> None:
-        super().__init__(StoredEvent.to_json)
-        self._text = text
-        self._chunk = chunk
-
-    def pass_on(self, event: StoredEvent) -> bool:
-        """Send a delta at once, if that can be; tell whether it was."""
-        more = None if self.connection is None else self._text.tail(event)
-        if more is None or self.connection is None or not self.connection.write_chunk(self._chunk(more)):
-            return False
-        self._text.passed(more)
-        return True
+    rows: ClassVar = MappingProxyType(
+        {
+            changes.StepBegun: _step_begun,
+            changes.TakenBack: _taken_back,
+            changes.PartGrown: _grown,
+            changes.MessageTold: _answered,
+        }
+    )
 
 
 class ChatStream(EventStream):
@@ -137,9 +133,11 @@ class ChatStream(EventStream):
         self._usage = body.stream_options is not None and body.stream_options.include_usage is True
         self._keeps = keeps
         self._over = False
-        self._text = ChatText()
-        self._head, self._tail = self._chunk({"content": _MARK}).rsplit(orjson.dumps(_MARK), 1)
-        outlet = ChatOutlet(self._text, self._said)
+        # Most of a chunk is that of the one before.
+        head, tail = self._chunk({"content": _MARK}).rsplit(orjson.dumps(_MARK), 1)
+        self._said = _between(head, tail)
+        self._text = ChatText(self._said)
+        outlet = DeltaOutlet(self._text)
         super().__init__(self._chunks(outlet), backend.closing, headers, outlet=outlet)
 
     @property
@@ -156,7 +154,7 @@ class ChatStream(EventStream):
                 async for events in batches:
                     more = "".join(self._text.add(event) for event in events)
                     if more or not events or time.monotonic() - sent > QUIET:
-                        yield self._said(more) if more else KEEP_ALIVE
+                        yield self._said(orjson.dumps(more)) if more else KEEP_ALIVE
                         sent = time.monotonic()
                     if any(event.type in (EventKind.RUN_FINISHED, EventKind.RUN_REQUIRES_ACTION) for event in events):
                         break
@@ -181,13 +179,13 @@ class ChatStream(EventStream):
             last += b"data: %b\n\n" % orjson.dumps(fields)
         return last + _DONE
 
-    def _said(self, text: str) -> bytes:
-        """Return the chunk of a text: most of it is that of the one before."""
-        return self._head + orjson.dumps(text) + self._tail
-
     def _chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         fields: dict[str, Any] = {**about(self._run, "chat.completion.chunk"), "choices": [choice]}
         if self._usage:
             fields["usage"] = None
         return b"data: %b\n\n" % orjson.dumps(fields)
+
+
+def _between(head: bytes, tail: bytes) -> Callable[[bytes], bytes]:
+    return lambda text: head + text + tail

@@ -10,7 +10,7 @@ from palaver.events import EventKind
 from palaver.operations import StoredEvent
 
 from .items import reasoning_item, summary_part, text_item, text_part
-from .shown import LATEST, SHARED, OpenText, ShownEvent, text_delta, thought_delta
+from .shown import LATEST, SHARED, OpenText, ShownEvent, frame, text_delta, thought_delta
 from .writing import ResponseWriter
 
 _BEGINS, _ENDED = 3, 6
@@ -29,17 +29,25 @@ class GrowingItems:
         self._opened: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
 
-    def tail(self, event: StoredEvent) -> ShownEvent | None:
-        """Return what a delta is that only adds to what is open; None for any other event. If it was sent, ``take`` has
-        to be told."""
+    def at_once(self, event: StoredEvent) -> bytes | None:
+        """Return the frame of a delta that only adds to what is open; None for any other event. If it was sent,
+        ``passed`` has to be told."""
         opened = self._text if self._thought is None else self._thought
         if opened is None or not self._out.mine:
             return None
         # A hundred watchers of a response ask for the same.
-        if SHARED.event is event and SHARED.key == opened.key:
-            return SHARED.shown
-        SHARED.event, SHARED.key, SHARED.shown = event, opened.key, self._tail(event, opened)
-        return SHARED.shown
+        if SHARED.event is not event or SHARED.key != opened.key:
+            shown = self._tail(event, opened)
+            SHARED.event, SHARED.key, SHARED.shown = event, opened.key, shown
+            SHARED.frame = None if shown is None else frame(*shown)
+        return SHARED.frame
+
+    def passed(self, event: StoredEvent) -> None:
+        """Note that the frame of this delta, which was asked for last, was sent."""
+        opened, shown = self._text if self._thought is None else self._thought, SHARED.shown
+        if opened is not None and shown is not None:
+            opened.pieces.append(shown.fields["delta"])
+            self._out.last = shown.number
 
     def _tail(self, event: StoredEvent, opened: OpenText) -> ShownEvent | None:
         of_text = self._thought is None
@@ -52,13 +60,6 @@ class GrowingItems:
         if of_text:
             return ShownEvent(number, "response.output_text.delta", text_delta(opened, data["text"]))
         return ShownEvent(number, "response.reasoning_summary_text.delta", thought_delta(opened, data["text"]))
-
-    def take(self, shown: ShownEvent) -> None:
-        """Take the delta that ``tail`` has returned, as it was sent."""
-        opened = self._text if self._thought is None else self._thought
-        if opened is not None:
-            opened.pieces.append(shown.fields["delta"])
-            self._out.last = shown.number
 
     def _text_begins(self, step: str, attempt: int) -> OpenText:
         opened = OpenText(self._out.next_index(), self._fresh_id("msg", step), step, attempt)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+import orjson
+
 from palaver.operations import StoredEvent
 
 from .tables import ResponseStatus
@@ -105,14 +107,22 @@ LATEST: Final = LatestDelta()
 
 
 class SharedDelta:
-    """The delta that was asked for last, as it is shown: the same object for all who have it at the same place."""
+    """The delta that was asked for last, as it is shown and on the wire: the same for all who have it at the same
+    place."""
 
-    __slots__ = ("event", "key", "shown")
+    __slots__ = ("event", "frame", "key", "shown")
 
     def __init__(self) -> None:
         self.event: StoredEvent | None = None
         self.key: tuple[object, ...] = ()
         self.shown: ShownEvent | None = None
+        self.frame: bytes | None = None
 
 
 SHARED: Final = SharedDelta()
+
+
+def frame(number: int, kind: str, fields: Any) -> bytes:
+    """Return an event on the wire."""
+    data = orjson.dumps({"type": kind, "sequence_number": number, **fields})
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from api.http.headers import EVENT_STREAM
+from api.kit.projections import DeltaOutlet
 from api.kit.streams import EventStream, Outlet
 from palaver import operations
 from palaver.errors import Refused
@@ -19,7 +18,7 @@ from palaver.schemas.models import Run
 
 from .ids import ResponseId
 from .projection import ResponseProjection
-from .shown import BEGUN, FINAL, KEEP_ALIVE, QUIET, ShownEvent
+from .shown import BEGUN, FINAL, KEEP_ALIVE, QUIET, ShownEvent, frame
 from .states import read_response, response_object, status_of
 
 _PAGE: Final = 500
@@ -35,46 +34,6 @@ STREAMS: Final = {
         "example": 'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{}}\n\n',
     }
 }
-
-
-def frame(number: int, kind: str, fields: Any) -> bytes:
-    """Return an event on the wire."""
-    data = orjson.dumps({"type": kind, "sequence_number": number, **fields})
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
-
-
-class TailFrames:
-    """Deltas on the wire. The last one is kept: all who watch a response ask for it together."""
-
-    def __init__(self) -> None:
-        self._shown: ShownEvent | None = None
-        self._frame = b""
-
-    def of(self, shown: ShownEvent) -> bytes:
-        """Return the frame of what a delta is in a response."""
-        if self._shown is not shown:
-            self._shown, self._frame = shown, frame(*shown)
-        return self._frame
-
-
-_TAILS: Final = TailFrames()
-
-
-class ResponseOutlet(Outlet):
-    """The way of deltas to a client that has all before them."""
-
-    def __init__(self, projection: ResponseProjection) -> None:
-        super().__init__(StoredEvent.to_json)
-        self._growing = projection.growing
-
-    def pass_on(self, event: StoredEvent) -> bool:
-        """Send a delta at once, if that can be; tell whether it was."""
-        connection = self.connection
-        shown = None if connection is None else self._growing.tail(event)
-        if shown is None or connection is None or not connection.write_chunk(_TAILS.of(shown)):
-            return False
-        self._growing.take(shown)
-        return True
 
 
 class ResponseEvents(EventStream):
@@ -93,7 +52,7 @@ class ResponseEvents(EventStream):
         self._reached = 0
         self._over = False
         self._sent = time.monotonic()
-        outlet = ResponseOutlet(self._projection)
+        outlet = DeltaOutlet(self._projection.growing)
         super().__init__(self._written_out(outlet), backend.closing, outlet=outlet)
 
     @property

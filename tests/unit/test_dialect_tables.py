@@ -78,7 +78,7 @@ UNSHOWN: Final = {
 }
 """Kinds that dialects with a reading of their own pass over. A new one that none has a word for gets a line in
 `SILENT`."""
-UNTOLD: Final[dict[type[ViewProjection], set[type[Change]]]] = {
+UNTOLD: Final[dict[type[ViewProjection[Any]], set[type[Change]]]] = {
     ChatProjection: set(),
     # What waits for somebody is told of in the end.
     RunProjection: {
@@ -125,7 +125,7 @@ def test_what_is_part_of_the_answer_has_a_row_in_every_projection() -> None:
 
 
 @pytest.mark.parametrize("dialect", UNTOLD)
-def test_each_change_has_a_row_or_it_is_said_that_there_is_none(dialect: type[ViewProjection]) -> None:
+def test_each_change_has_a_row_or_it_is_said_that_there_is_none(dialect: type[ViewProjection[Any]]) -> None:
     assert {*changes.CHANGES} - dialect.rows.keys() == UNTOLD[dialect]
     assert dialect.rows.keys() <= {*changes.CHANGES}
 

@@ -11,7 +11,7 @@ import pytest
 
 from features.openai.chat_stream import ChatText
 from palaver.errors import ErrorClass
-from palaver.events import EventKind
+from palaver.events import EventKind, complete
 from palaver.schemas.models import AgentSpec
 from palaver.store.reading.events import StoredEvent
 from tests.unit.api_world import call
@@ -211,14 +211,14 @@ async def test_each_model_of_the_list_is_retrieved_by_its_id(there: OpenAiWorld)
 
 def test_text_that_was_shown_is_not_shown_again() -> None:
     def said(*events: tuple[str, int, str]) -> list[str]:
-        text = ChatText()
+        text = ChatText(bytes)
         told = []
         for seq, (step, attempt, words) in enumerate(events):
             data = {"step": step, "attempt": attempt, "text": words}
             event = StoredEvent("run", seq, AT, EventKind.MESSAGE_DELTA, orjson.dumps(data))
-            at_once = text.tail(event)
+            at_once = text.at_once(event)
             told.append(text.add(event))
-            assert at_once in (None, told[-1])
+            assert at_once in (None, orjson.dumps(told[-1]))
             assert at_once is None or (step, attempt) == events[seq - 1][:2]
         return told
 
@@ -236,25 +236,28 @@ def test_text_that_was_shown_is_not_shown_again() -> None:
 def test_a_delta_that_only_goes_on_is_said_at_once() -> None:
     deltas = [StoredEvent("run", 1, AT, EventKind.MESSAGE_DELTA, orjson.dumps({"step": "1", "attempt": a, "text": t}))
               for a, t in ((1, "one "), (1, "two"), (2, "one "), (2, "two"), (2, " three"), (2, " four"))]  # fmt: skip
-    text, said = ChatText(), []
+    text, said = ChatText(bytes), list[bytes | None]()
     for event in deltas:
-        said.append(at_once := text.tail(event))
+        said.append(at_once := text.at_once(event))
         if at_once is None:
             text.add(event)
         else:
-            text.passed(at_once)
-    assert said == [None, "two", None, None, None, " four"]
+            text.passed(event)
+    assert said == [None, b'"two"', None, None, None, b'" four"']
 
 
 def test_a_whole_message_brings_what_its_deltas_left_out() -> None:
     def said(deltas: list[tuple[int, str]], whole: str) -> str:
-        text = ChatText()
+        text = ChatText(bytes)
         events: list[tuple[str, dict[str, Any]]] = [
             (EventKind.MESSAGE_DELTA, {"step": "1", "attempt": attempt, "text": words}) for attempt, words in deltas
         ]
         message = {"role": "assistant", "content": whole}
         events.append((EventKind.MESSAGE_CREATED, {"step": "1", "message": message}))
-        made = (StoredEvent("run", seq, AT, kind, orjson.dumps(data)) for seq, (kind, data) in enumerate(events))
+        made = (
+            StoredEvent("run", seq, AT, kind, orjson.dumps(complete(kind, data)))
+            for seq, (kind, data) in enumerate(events)
+        )
         return "".join(text.add(event) for event in made)
 
     cases: list[tuple[list[tuple[int, str]], str, str]] = [

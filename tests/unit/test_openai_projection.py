@@ -15,8 +15,7 @@ import pytest
 from features.openai import growing, projection, writing
 from features.openai.ids import ResponseId
 from features.openai.projection import ResponseProjection
-from features.openai.shown import BEGUN, FINAL, SPREAD, ShownEvent
-from features.openai.streaming import TailFrames, frame
+from features.openai.shown import BEGUN, FINAL, SHARED, SPREAD, ShownEvent, frame
 from palaver.errors import UnknownRun
 from palaver.events import EventKind
 from palaver.schemas.actions import Approvals, ClientTool
@@ -275,9 +274,11 @@ def check_what_passes_at_once_is_the_same(seed: int) -> None:
     for part in range(parts(events)):
         made, found = ResponseProjection(ResponseId(RUN, part), AGENT), list[ShownEvent]()
         for event in events:
-            if (passed := made.growing.tail(event)) is not None:
-                made.growing.take(passed)
-                found.append(passed)
+            if (passed := made.growing.at_once(event)) is not None:
+                assert SHARED.shown is not None
+                assert passed == frame(*SHARED.shown)
+                made.growing.passed(event)
+                found.append(SHARED.shown)
             else:
                 found += made.read(event)
             assert made.last == (found[-1].number if found else -1), seed
@@ -393,7 +394,7 @@ def test_ids_say_run_and_part() -> None:
 
 
 def test_those_who_watch_a_response_share_a_delta_and_its_frame_and_one_elsewhere_has_its_own() -> None:
-    run, frames = Story(1), TailFrames()
+    run = Story(1)
     run.write(K.RUN_CREATED, conversation_id="conv")
     run.write(K.MESSAGE_DELTA, step="1", attempt=1, text="one")
     run.write(K.MESSAGE_DELTA, step="1", attempt=1, text="two")
@@ -405,9 +406,11 @@ def test_those_who_watch_a_response_share_a_delta_and_its_frame_and_one_elsewher
     watchers[2]._out.next_index()
     for watcher in watchers:
         watcher.read(first)
-    shown = [watcher.growing.tail(second) for watcher in watchers]
+    made, shown = list[bytes | None](), list[ShownEvent | None]()
+    for watcher in watchers:
+        made.append(watcher.growing.at_once(second))
+        shown.append(SHARED.shown)
     assert shown[0] is shown[1]
     assert [each.fields["output_index"] for each in shown if each] == [0, 0, 1]
-    made = [frames.of(each) for each in shown if each]
     assert made[0] is made[1]
     assert made == [frame(*each) for each in shown if each]
