@@ -2,10 +2,7 @@
 
 A feature is a package with a `Feature`, named by an entry point of the group ``palaver.features``. It says what the
 feature brings to which place of the core; that place imports it when it needs it, and the core imports no feature. The
-doors are few: scripts, and parts of those of the core, `palaver.store.sides.StoreSide` (what becomes of its keys, and
-its metrics), `palaver.operations.planned.Planned` (work that is due at a time), loops of workers,
-`palaver.operations.live_keys.TokenReader` (tokens in the place of keys), findings of `palaver check`, a module with
-routes of the API, commands, and rows of tables of the core: limits, metrics, codes of problems.
+fields of `Feature` are the doors, and each is optional.
 """
 
 from __future__ import annotations
