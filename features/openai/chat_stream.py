@@ -58,7 +58,12 @@ class ChatText(ViewProjection[str]):
     def add(self, event: StoredEvent) -> str:
         """Return what an event adds to the text."""
         # Where the server has lost events it goes on: what was sent stays.
-        return "" if event.type == EventKind.STREAM_REWOUND else "".join(self.read(event))
+        if event.type == EventKind.STREAM_REWOUND:
+            return ""
+        # A message of no step is one that the client has sent itself, with those before its question.
+        if event.type == EventKind.MESSAGE_CREATED and event.data.get("step") is None:
+            return ""
+        return "".join(self.read(event))
 
     def at_once(self, event: StoredEvent) -> bytes | None:
         """Return the chunk of a delta that only goes on with what is shown; None for any other event. If it was sent,

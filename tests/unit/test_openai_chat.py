@@ -56,6 +56,14 @@ async def test_a_stream_has_the_text_the_end_and_the_usage(there: OpenAiWorld) -
     assert (chunks[-1].choices, chunks[-1].usage is not None) == ([], True)
 
 
+async def test_a_stream_does_not_repeat_what_the_client_has_sent(there: OpenAiWorld) -> None:
+    before: Any = [{"role": "user", "content": "How are you?"}, {"role": "assistant", "content": "Well."}, HELLO[-1]]
+    stream = await there.client.chat.completions.create(model=MODEL, messages=before, stream=True)
+    run = await there.newest()
+    await there.api.finish(run, "Hello.")
+    assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]) == "Hello."
+
+
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_call_of_the_clients_tool_ends_it_and_the_next_one_goes_on(there: OpenAiWorld, streams: bool) -> None:
     async def calls() -> Any:
