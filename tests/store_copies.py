@@ -23,6 +23,8 @@ from tests.pages import ROOT
 
 _READ: Final = {b"hash": ("HGETALL",), b"zset": ("ZRANGE",), b"stream": ("XRANGE",)}
 _ALL: Final = {b"zset": (0, -1, "WITHSCORES"), b"stream": ("-", "+")}
+_GONE: Final = -2
+"""The expiry of a key that has expired since its kind was read."""
 
 
 class Copied(NamedTuple):
@@ -77,6 +79,8 @@ def _read(client: Any, names: list[bytes]) -> Iterator[tuple[bytes, Any]]:
         ends = _answers(client, [("PEXPIRETIME", name) for name, _ in there])
         values = _answers(client, [(*_READ.get(kind, ("GET",)), name, *_ALL.get(kind, ())) for name, kind in there])
         for (name, kind), end, value in zip(there, ends, values, strict=True):
+            if end == _GONE:
+                continue
             if kind == b"stream":
                 told = client.xinfo_stream(name)
                 value = [told[each] for each in ("last-generated-id", "entries-added", "max-deleted-entry-id")], value

@@ -27,7 +27,7 @@ _RECORDS: Final = frozenset(
 )
 _LISTS: Final = frozenset((b"runs", b"convs", b"waiting", b"pending", b"usage", b"statistics"))
 _LISTS_OF_ALL: Final = frozenset((b"of", b"names", b"tenants"))
-_DUE: Final = b"due"
+_MOVING_OF_ALL: Final = frozenset((b"due", b"events"))
 MOST_LEFT: Final = 20
 """Beginnings of names by which the keys are counted that are left where they are; further ones count as others."""
 
@@ -51,7 +51,7 @@ def part_of(key: bytes) -> StorePart | None:
     if found := _SHARED.match(key):
         return (
             StorePart.MOVING
-            if found[2] == _DUE
+            if found[2] in _MOVING_OF_ALL
             else StorePart.LISTS
             if found[2] in _LISTS_OF_ALL
             else StorePart.RECORDS

@@ -132,7 +132,7 @@ def _change(client: Any, chance: random.Random) -> None:
 
 
 def test_each_kind_of_key_has_its_part() -> None:
-    parts = {kind: part_of(kind.replace("<owner>", "@:").encode()) for kind in kinds()}
+    parts = {kind: part_of(kind.replace("<owner>", "@:").replace("<feature>", "batches").encode()) for kind in kinds()}
     assert {kind for kind, part in parts.items() if part is None} == {
         *("{p00}:sender", "{p00}:promised", "palaver:workers", "palaver:worker:<id>"),
         *("{palaver:workers}:sweepers", "{palaver:workers}:busy", "{palaver:workers}:planning"),
@@ -142,6 +142,7 @@ def test_each_kind_of_key_has_its_part() -> None:
     }
     moving = {kind for kind, part in parts.items() if part is StorePart.MOVING}
     assert {"{p00}:due", "{p00}:ready:<queue>", "{p00}:<owner>backlog:<queue>", "{palaver:schedules}:due"} <= moving
+    assert {"{palaver:<feature>}:events", "{palaver:<feature>}:events:<tag>"} <= moving
     records = {kind for kind, part in parts.items() if part is StorePart.RECORDS}
     assert {"{p00}:run:<id>", "{p00}:steps:<id>", "{p00}:log:<id>", "{p00}:conv:<id>", "{p00}:idem:<hash>"} <= records
     assert parts["{p00}:<owner>runs"] is StorePart.LISTS

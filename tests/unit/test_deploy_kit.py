@@ -71,7 +71,7 @@ MISNAMED = (
     (PORT_DROP_IN, "947%i", "%ith", "metrics.conf: PALAVER_METRICS_PORT=1th"),
     (COMPOSE, 'PALAVER_DRAIN_GRACE: "10"', 'PALAVER_DRAIN_GRACE: "soon"', "compose: worker: PALAVER_DRAIN_GRACE=soon"),
     (COMPOSE, "PALAVER_API_KEYS_FILE: /run", "PALAVER_API_KEYS: /run", "compose: api: PALAVER_API_KEYS is a secret"),
-    (HELPERS, "name: {{ $name }}_FILE", "name: X_{{ $name }}_FILE", "X_PALAVER_REDIS_URL is not read"),
+    (HELPERS, "name: {{ $name }}_FILE", "name: X_{{ $name }}_FILE", "X_PALAVER_REDIS_URL_FILE is not read"),
     ("Dockerfile", "PALAVER_HOST=", "PALAVER_HOTS=", "Dockerfile: PALAVER_HOTS is not read"),
 )  # fmt: skip
 """Of variables: what is broken, and what has to be said. One look at a copy finds them all."""
