@@ -90,8 +90,6 @@ class Followed(Generic[P]):
         self._deltas = deltas
         self._answers = answers
         self._muted = bool(answers)
-        self._frame: DeltaFrame | None = None
-        """The frame of the delta that was asked for last."""
         self._held: list[Item] | None = None
         """What came since the run began to wait for one of these answers: others may have answered before, which the
         client was not told. To be told twice of a result changes nothing."""
@@ -103,7 +101,7 @@ class Followed(Generic[P]):
         for event in events:
             frame = self.at_once(event)
             if frame is not None:
-                self.view.note(frame.length, frame.raw)
+                self.passed(event)
                 yield frame
             else:
                 yield written(self._heard(event, self.projection.read(event)))
@@ -113,13 +111,13 @@ class Followed(Generic[P]):
         for any other event."""
         if self._muted or event.type not in DELTAS:
             return None
-        frame = self._frame = self._deltas.of(event)
+        frame = self._deltas.of(event)
         return frame if frame.place is not None and frame.place == self.view.goes_on else None
 
     def passed(self, event: StoredEvent) -> None:
         """Note that the frame of this delta was sent at once."""
-        if self._frame is not None:
-            self.view.note(self._frame.length, self._frame.raw)
+        frame = self._deltas.of(event)
+        self.view.note(frame.length, frame.raw)
 
     def _heard(self, event: StoredEvent, items: list[Item]) -> list[Item]:
         """Return those of the items that the client has not."""

@@ -88,16 +88,12 @@ class Erasures:
         """Return the keys of a tenant's own that are there: none once it is erased, when what all share was looked
         through, too."""
         own = [
-            *(
-                agent_keys.agents(tag),
-                agent_keys.agents_passing(tag),
-                access_keys.api_keys(tag),
-                api_keys_erasure(tag),
-            ),
-            *(
-                access_keys.audit(tag),
-                audit_erasure(tag),
-            ),
+            agent_keys.agents(tag),
+            agent_keys.agents_passing(tag),
+            access_keys.api_keys(tag),
+            api_keys_erasure(tag),
+            access_keys.audit(tag),
+            audit_erasure(tag),
             *(key for side in sides().values() for key in side.traces(tag)),
             *(told_to(told, tag) for told in all_told()),
         ]
@@ -154,11 +150,7 @@ class Erasures:
         return total
 
     def _erasures(self, tag: str) -> Sequence[keys.Key]:
-        others = (
-            *_marks(tag),
-            *(api_keys_erasure(tag), audit_erasure(tag)),
-        )
-        return [*(erasure(shard, tag) for shard in self._shards), *others]
+        return [*(erasure(shard, tag) for shard in self._shards), *_marks(tag), *_counts_of_keys(tag)]
 
     async def _finish(self, subject: _Subject) -> Erasure:
         """Write the receipt, once; then forget what it was made of, and at last the tenant."""
@@ -182,8 +174,8 @@ class Erasures:
             # Before the counts go: a slower process that still erases does not begin them anew.
             pipeline.zadd(keys.erased(shard), {subject.tag: 0})
             pipeline.delete(erasure(shard, subject.tag), *steps_under_way(shard, subject.tag, queues))
-        pipeline.delete(api_keys_erasure(subject.tag))
-        pipeline.delete(audit_erasure(subject.tag))
+        for counts in _counts_of_keys(subject.tag):
+            pipeline.delete(counts)
         await pipeline.execute()
         end = EndErasure(tenants=access_keys.TENANTS, tenant=subject.name, tag=subject.tag)
         await self._scripts.run_durably(end)
@@ -192,10 +184,12 @@ class Erasures:
 
 def _marks(tag: str) -> Sequence[keys.Key]:
     """The counts of what was erased of all that has a name: while one is there, nothing is put beside it."""
-    return (
-        agent_keys.agents_erasure(tag),
-        *(key for side in sides().values() for key in side.marks(tag)),
-    )
+    return (agent_keys.agents_erasure(tag), *(key for side in sides().values() for key in side.marks(tag)))
+
+
+def _counts_of_keys(tag: str) -> Sequence[keys.Key]:
+    """The counts of what was erased of its keys of the API, and of its acts."""
+    return (api_keys_erasure(tag), audit_erasure(tag))
 
 
 def _told(subject: _Subject, counts: Mapping[str, int], *, unfinished: int = 0, ended_at: int | None = None) -> Erasure:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from api.kit import run_changes as changes
-from api.kit.projections import DeltaFrame, DeltaOutlet, ViewProjection, delta_frames
+from api.kit.projections import DeltaOutlet, ViewProjection, delta_frames
 from api.kit.run_view import RunView
 from api.kit.streams import EventStream, Outlet
 from palaver import operations
@@ -48,7 +48,6 @@ class ChatText(ViewProjection[str]):
         """``chunk`` makes a chunk of a text in JSON."""
         super().__init__(RunView(edge=math.inf))
         self._chunk = chunk
-        self._frame: DeltaFrame | None = None
         self._said: list[str] = []
         """The pieces of the attempt's text."""
         self._stale = ""
@@ -70,14 +69,14 @@ class ChatText(ViewProjection[str]):
         ``passed`` has to be told."""
         if self._stale or event.type != EventKind.MESSAGE_DELTA:
             return None
-        frame = self._frame = _DELTAS.of(event)
+        frame = _DELTAS.of(event)
         return self._chunk(frame) if frame.place is not None and frame.place == self.view.goes_on else None
 
     def passed(self, event: StoredEvent) -> None:
         """Note that the chunk of this delta was sent at once."""
-        if self._frame is not None:
-            self.view.note(self._frame.length, self._frame.raw)
-            self._said.append(self._frame.text)
+        frame = _DELTAS.of(event)
+        self.view.note(frame.length, frame.raw)
+        self._said.append(frame.text)
 
     def _step_begun(self, change: changes.StepBegun) -> Iterator[str]:
         self._said, self._stale, self._apart = [], "", self._any

@@ -143,10 +143,6 @@ class ListedSide(StoreSide):
     def traces(self, tag: str) -> Sequence[Key]:
         return (self.listed(tag),)
 
-    def streams_in(self, shard: str) -> Sequence[Key]:
-        """Streams of a shard that have entries of all tenants."""
-        return ()
-
     async def some_of(self, redis: Connection, tag: str) -> Belongings | None:
         names = [name.decode() for name in await redis.zrange(self.listed(tag), 0, _ERASED_AT_ONCE - 1)]
         if not names:

@@ -252,7 +252,7 @@ async def streams_of(events: Sequence[StoredEvent], *, everywhere: bool) -> dict
         with source.in_place():
             found[name] = found.get(name, b"") + await stream(source)
 
-    nobody = frozenset[str]()
+    none = frozenset[str]()
     roads = {
         "replay": Replayed(events, last),
         "live": Replayed(events, 1),
@@ -260,15 +260,15 @@ async def streams_of(events: Sequence[StoredEvent], *, everywhere: bool) -> dict
         "joined": Replayed(joined(events), last),
     }
     for road, source in roads.items():
-        await record(f"ai_sdk {road}", source, partial(_ai_sdk, answers=nobody))
-        await record(f"ag_ui {road}", source, partial(_ag_ui, answers=nobody))
+        await record(f"ai_sdk {road}", source, partial(_ai_sdk, answers=none))
+        await record(f"ag_ui {road}", source, partial(_ag_ui, answers=none))
         await record(f"chat {road}", source, _chat)
         await record(f"native {road}", source, _native)
         for part in range(parts):
             await record(f"responses {road}", source, partial(_response, part=part))
     for place in places:
-        await record("ai_sdk again", Replayed(events, place), partial(_ai_sdk, answers=nobody))
-        await record("ag_ui again", Replayed(events, place), partial(_ag_ui, answers=nobody, again=True))
+        await record("ai_sdk again", Replayed(events, place), partial(_ai_sdk, answers=none))
+        await record("ag_ui again", Replayed(events, place), partial(_ag_ui, answers=none, again=True))
         await record("chat again", Replayed(events, place), _chat)
         for behind in (place * 1000, place * 1000 + 3):
             await record("responses again", Replayed(events, last), partial(_response, part=0, behind=behind))

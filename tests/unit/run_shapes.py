@@ -123,7 +123,7 @@ class ShapedRun:
         self.write(K.TOOL_FINISHED, step=f"{self.step}/{call['id']}", message=message, error=why)
 
     def asked(self, call: Mapping[str, str], kind: str) -> dict[str, Any]:
-        """A call waits for somebody."""
+        """A call waits for a person."""
         action = {
             "id": f"act_{self.step}_{call['id']}", "type": kind, "tool": call["name"], "call_id": call["id"],
             "arguments": call["arguments"], "digest": "0" * 64, "expires_at": "2026-01-03T00:00:00Z",
@@ -142,7 +142,7 @@ class ShapedRun:
         self.write(K.RUN_REQUIRES_ACTION, pending_actions=[action["id"] for action in actions])
 
     def resolved(self, action: Mapping[str, Any], decision: str, **more: Any) -> None:
-        """Somebody has decided."""
+        """A person has decided."""
         about = {"action_id": action["id"], "call_id": action["call_id"], "by": "ada", "decision": decision}
         self.write(K.ACTION_RESOLVED, **about, **more)
 

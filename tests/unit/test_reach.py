@@ -1,4 +1,4 @@
-"""Keys of what is beyond the reach are those of nobody: on this rests that no route shows one tenant another one's."""
+"""Keys of what is beyond the reach are those of no tenant: so no route shows one tenant what another one has."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_the_functions_are_found() -> None:
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda each: f"{each.__module__}.{each.__name__}")
 @given(owner=TAGS, other=TAGS | st.just(""))
 def test_an_id_of_anothers_makes_the_key_of_nobodys(function: Callable[..., object], owner: str, other: str) -> None:
-    asked, nobodys = _args(function, owner), _args(function, NOBODY)
+    asked, closed = _args(function, owner), _args(function, NOBODY)
     with within(EVERYTHING):
-        own, nobody = function(*asked), function(*nobodys)
+        own, none = function(*asked), function(*closed)
     with within(Reach(owner)):
         assert function(*asked) == own
     if other != owner:
         with within(Reach(other)):
-            assert function(*asked) == nobody != own
+            assert function(*asked) == none != own

@@ -60,7 +60,7 @@ async def check_key(redis: Any, name: str, ttl: int) -> None:
     if kind in ("due", "of", "promised"):
         assert ttl == -1 or kind == "promised", f"{name} has a TTL"
         return
-    assert kind in batch_keys.BatchKeys._fields, f"{name} is a key that nobody knows"
+    assert kind in batch_keys.BatchKeys._fields, f"{name} is no key of a batch"
     tag, _, batch_id = about.partition(":")
     assert await redis.zscore(batch_keys.batches(tag), batch_id) is not None, f"{name} is not listed"
     of = batch_keys.of_batch(tag, batch_id)
@@ -68,5 +68,5 @@ async def check_key(redis: Any, name: str, ttl: int) -> None:
     over = state in ("done", "cancelled", "failed")
     assert (ttl > 0) == over, f"{name} of a batch that is {state} has the TTL {ttl}"
     due = await redis.zscore(of.batches_due, f"{tag}/{batch_id}")
-    assert due is not None or over, f"{name} is of a batch that nobody goes on with"
+    assert due is not None or over, f"{name} is of a batch that no worker goes on with"
     assert not (over and (due or await redis.exists(of.flight))), f"{name} is of a batch that is over, and goes on"

@@ -56,4 +56,4 @@ async def check_key(redis: Any, name: str, ttl: int) -> None:
         assert ("tick" in fields) == ("tick_order" in fields) == ("claimed_at" in fields) == ("lasts" in fields)
         assert not ("paused" in fields and "next" in fields), f"{name} is paused, and has a next tick"
     else:
-        assert kind in ("due", "of", "ticks", "counts", "promised"), f"{name} is a key that nobody knows"
+        assert kind in ("due", "of", "ticks", "counts", "promised"), f"{name} is no key of a schedule"

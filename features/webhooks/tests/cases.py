@@ -22,18 +22,18 @@ ENDOWED: Final = 1
 
 
 async def check_key(redis: Any, name: str, ttl: int) -> None:
-    """Each delivery has a record, and is pending or has ended; somebody is to look at each webhook again; nothing
-    outlives one."""
+    """Each delivery has a record, and is pending or has ended; each webhook is due; nothing outlives
+    one."""
     _, _, kind, *rest = name.split(":")
     assert (ttl > 0) == (kind == "erasure"), f"{name} has the TTL {ttl}"
     if kind in ("of", "due", "tenants", "counts", "erasure"):
         return
-    assert kind in ("hook", "waiting", "listed", "ended", "records"), f"{name} is a key that nobody knows"
+    assert kind in ("hook", "waiting", "listed", "ended", "records"), f"{name} is no key of a webhook"
     of = webhook_keys.of_webhook(rest[0])
     assert await redis.exists(of.hook), f"{name} outlives its webhook"
     if kind != "hook":
         return
-    assert await redis.zscore(of.due, rest[0]) is not None, f"nobody looks at {name}"
+    assert await redis.zscore(of.due, rest[0]) is not None, f"no worker looks at {name}"
     waiting, listed, ended = [{*await redis.zrange(key, 0, -1)} for key in (of.waiting, of.listed, of.ended)]
     records = await redis.hgetall(of.records)
     assert waiting | ended == listed == records.keys(), f"{name} has other deliveries than listed"
