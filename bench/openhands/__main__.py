@@ -86,7 +86,6 @@ PARTS: Final[Mapping[str, Part]] = {
 async def measure(names: Sequence[str], quick: bool, command: str) -> str:
     """The report on these parts; says on stderr what it is at."""
     tables: list[Table] = []
-    worse: list[str] = []
     async with Rig() as rig:
         sides: tuple[Side, Side] = (Palaver(rig), AgentServer(rig))
         for side in sides:
@@ -101,11 +100,8 @@ async def measure(names: Sequence[str], quick: bool, command: str) -> str:
                 # What the others take minutes for is not thrown away.
                 rows = [Row(f"not measured: {error}", "", "")]
             tables.append(Table(part.title, columns, [row.cells() for row in rows], part.note))
-            worse += [f"- {row.what}: {row.ours}, there {row.theirs}" for row in rows if row.ratio and row.ratio < 1]
             print(f" {time.monotonic() - begun:.0f} s", file=sys.stderr)
     parts = ["# Beside OpenHands' agent-server", heading(command), ABOUT, *(table.markdown() for table in tables)]
-    if worse:
-        parts += ["## Where Palaver does worse", "\n".join(worse)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -22,7 +22,7 @@ from bench.peers.langgraph import LangGraph
 from bench.peers.palaver import AsyncSteps, Palaver, ToolSteps
 from bench.peers.peer import Peer
 from bench.peers.restate import Restate
-from bench.peers.rows import Row, lost, ratio_cell
+from bench.peers.rows import Row, ratio_cell
 from bench.program import run
 from bench.report import Table, heading
 from bench.rig import Rig
@@ -38,22 +38,22 @@ PEERS: Final[Mapping[str, type[Peer]]] = {
 }
 
 ABOUT: Final = """\
-The work is the same for everybody: an agent that calls the model 21 times and a tool 20 times in between, which are 21
-steps. All ask the same model server, which answers at once unless a row says otherwise, and the bench compares the
-digests of the messages that it got. Rounds are interleaved, and each begins with another peer. Numbers are medians,
-with the range over the rounds; CPU and memory are those of all processes of a peer, its database and API included. The
-model server and the one who asks take their part of the same machine, as do the others while they are idle. Everybody
-calls the model with httpx, on an event loop over aiohttp; the others have tool calls sent in one piece, which costs
-them less than the stream that Palaver always asks for. Who has no API of its own is given a small one, with FastAPI."""
+The work is the same for all: an agent that calls the model 21 times and a tool 20 times in between, which are 21 steps.
+All ask the same model server, which answers at once unless a row says otherwise; the bench compares the digests of the
+messages that it got. Rounds are interleaved, and each begins with another peer. Numbers are medians, with the range
+over the rounds; CPU and memory are those of all processes of a peer, its database and API included. Model server,
+client and the idle peers share the machine. All call the model with httpx, on an event loop over aiohttp; the others
+have tool calls sent in one piece, which costs less than the stream that Palaver always asks for. A peer without an API
+is given a small one, with FastAPI."""
 
 HEADLINES: Final = (
-    "Medians, of everything that a peer has running; less is better, but for steps a second. What each peer is, the "
-    "ranges and the other rows are below. `-`: there was nothing to measure."
+    "Medians, of everything that a peer has running; less is better, but for steps a second. Ranges, other rows and "
+    "[where Palaver loses](#how-many-times-better) are below. `-`: there was nothing to measure."
 )
 
 RATIOS: Final = (
-    "Above 1 Palaver does better; below 1, in bold, it does worse. The median over the rounds and its range: each "
-    "ratio is of two measurements of the same round."
+    "With inline tools, with tool steps, with async steps. Above 1 Palaver does better; below 1, in bold, it loses. "
+    "Medians over the rounds: each ratio is of two measurements of the same round."
 )
 
 
@@ -133,12 +133,11 @@ async def measure(parts: Sequence[str], names: Sequence[str], quick: bool, comma
             [
                 "# Beside others",
                 _headlines(every, columns),
-                _losses(every, ours, others),
                 heading(command),
                 ABOUT,
                 "\n".join([*about, *(f"- **{name}** is missing: {why}" for name, why in absent.items())]),
                 *(table.markdown() for table in tables),
-                *(table.markdown() for mine in ours if (table := _ratios(every, mine, others)).rows),
+                _ratios(every, ours, others).markdown(),
             ]
         )
         + "\n"
@@ -177,22 +176,12 @@ def _headlines(rows: Sequence[Row], columns: Sequence[str]) -> str:
     return table.markdown()
 
 
-def _losses(rows: Sequence[Row], ours: Sequence[str], others: Sequence[str]) -> str:
-    """By whom, and in what."""
-    said = [f"- To **{other}**: {lines}." for other in others if (lines := lost(rows, ours, other))]
-    if not said:
-        return "## Where Palaver loses\n\nTo none of them here."
-    return "\n".join(
-        ["## Where Palaver loses", "", "By more than 5 %, and how many times as good it is there:", "", *said]
-    )
-
-
-def _ratios(rows: Sequence[Row], ours: str, others: Sequence[str]) -> Table:
-    table = Table(f"{ours}: how many times better", ("", *others), note=RATIOS)
+def _ratios(rows: Sequence[Row], ours: Sequence[str], others: Sequence[str]) -> Table:
+    table = Table("How many times better", ("", *others), note=RATIOS)
     for row in rows:
-        ratios = [row.ratios(ours, other) for other in others]
-        if any(ratios):
-            table.rows.append((row.what, *map(ratio_cell, ratios)))
+        cells = [ratio_cell(*(row.ratios(mine, other) for mine in ours)) for other in others]
+        if set(cells) != {"-"}:
+            table.rows.append((row.what, *cells))
     return table
 
 

@@ -81,7 +81,6 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int) -> list[Row]:
         Row(
             f"PSS MB after {_AT_ONCE} runs",
             {name: [each.pss for each in found] for name, found in samples.items()},
-            detail=True,
         ),
     ]
 

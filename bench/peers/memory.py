@@ -30,7 +30,7 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, seconds: float) -> list[Ro
             {name: [sum(each.rss for each in found.values())] for name, found in after.items()},
             headline=True,
         ),
-        Row("idle: PSS MB", {peer.name: [proportional(*peer.pids.values())] for peer in peers}, detail=True),
+        Row("idle: PSS MB", {peer.name: [proportional(*peer.pids.values())] for peer in peers}),
         Row("idle: RSS MB by process", {name: _by_process(found) for name, found in after.items()}, more=None),
         Row(
             "idle: CPU ms a second",

@@ -37,7 +37,7 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int, submits: int,
             for (what, percent), values in found.items():
                 values[peer.name].append(1e3 * percentile(times[what], percent))
     return [
-        Row(f"{_TITLES[what]}, p{percent} ms", values, detail=percent > 50, headline=(what, percent) == ("text", 50))
+        Row(f"{_TITLES[what]}, p{percent} ms", values, headline=(what, percent) == ("text", 50))
         for (what, percent), values in found.items()
     ]
 

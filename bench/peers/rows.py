@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
 
 from bench.report import number, spread
 
-_AS_GOOD: Final = 0.95
 Values = Sequence[float] | str
 """A value for each round, in their order; or what is said in place of one."""
 
@@ -21,8 +19,6 @@ class Row:
     what: str
     values: Mapping[str, Values]
     more: bool | None = False
-    detail: bool = False
-    """Beside a row that says the same: where Palaver loses, that one tells of it."""
     headline: bool = False
     """One of the ten with which the report begins."""
 
@@ -46,24 +42,15 @@ class Row:
         return [its / mine for mine, its in pairs if mine]
 
 
-def ratio_cell(ratios: Sequence[float]) -> str:
-    """The median ratio and its range, in bold where Palaver does worse."""
-    if not ratios:
+def ratio_cell(*ratios: Sequence[float]) -> str:
+    """The median of each row of ratios, in bold where Palaver does worse."""
+    if not any(ratios):
         return "-"
-    middle, least, most = median(ratios), min(ratios), max(ratios)
-    shown = f"{middle:.2f}" if middle >= 1 else f"**{middle:.2f}**"
-    return shown if len(ratios) == 1 else f"{shown} ({least:.2f} to {most:.2f})"
+    return ", ".join(_bold(median(each)) if each else "-" for each in ratios)
 
 
-def lost(rows: Sequence[Row], ours: Sequence[str], other: str) -> str:
-    """What the other does better than one of ``ours``, by more than 5 % of the median; empty if there is nothing."""
-    said = []
-    for row in rows:
-        found = {name: median(ratios) for name in ours if (ratios := row.ratios(name, other))}
-        worse = [f"{ratio:.2f} with {name.rpartition(', ')[2]}" for name, ratio in found.items() if ratio < _AS_GOOD]
-        if worse and not row.detail:
-            said.append(f"{row.what}: {', '.join(worse)}")
-    return "; ".join(said)
+def _bold(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"
 
 
 def _cell(values: Values) -> str:

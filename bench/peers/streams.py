@@ -51,6 +51,6 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int, streams: int)
     ideal = f"(ideal {_TOKENS / _RATE:g})"
     return [
         Row(f"{streams} slow streams: a stream takes, p99 s {ideal}", dict[str, Values](took)),
-        Row(f"{streams} slow streams: all of them take, s {ideal}", dict[str, Values](wall), detail=True),
+        Row(f"{streams} slow streams: all of them take, s {ideal}", dict[str, Values](wall)),
         Row(f"{streams} slow streams: CPU us a piece", dict[str, Values](cpu), headline=True),
     ]

@@ -14,7 +14,7 @@ import os
 import platform
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -29,10 +29,10 @@ _INTRODUCTION = """# Chaos report
 
 What `make chaos` and `make soak` did to Palaver on one machine, and what the checkers of the invariants I1 to I14
 (`tests/checkers`) found. Both leave a file in `.palaver/chaos`. Those that this page adds up are in
-`docs/why/chaos.jsonl`; `python -m tests.chaos.report docs/why/chaos.jsonl` writes it again. "Mutants" are copies of
-Palaver in which one promise is broken: all must be caught (`tests/chaos/mutants.py`). "Runs forgotten" are
-what Redis itself loses with `appendfsync everysec`, in a power cut or, seldom, a crash
-(`docs/how-to/operations.md`, "Durability").
+`docs/why/chaos.jsonl`, each with the seed that repeats it (`PALAVER_CHAOS_SEED`);
+`python -m tests.chaos.report docs/why/chaos.jsonl` writes the page again. *Mutants* are copies of Palaver in which one
+promise is broken: all must be caught (`tests/chaos/mutants.py`). *Runs forgotten* are what Redis itself loses with
+`appendfsync everysec`, in a power cut or, seldom, a crash ([durability](../how-to/operations.md#durability)).
 """
 
 
@@ -104,20 +104,22 @@ def read(paths: Iterable[Path]) -> list[dict[str, Any]]:
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
-def add_up(lines: Iterable[Mapping[str, Any]]) -> dict[str, Sum]:
-    """The lines by name, in the order in which names come first."""
+def add_up(lines: Iterable[Mapping[str, Any]], key: Callable[[str], str] = str) -> dict[str, Sum]:
+    """The lines by name, or by ``key`` of it, in the order in which names come first."""
     sums: dict[str, Sum] = {}
     for line in lines:
-        sums.setdefault(line["name"], Sum()).add(line)
+        sums.setdefault(key(line["name"]), Sum()).add(line)
     return sums
+
+
+def family(name: str) -> str:
+    """The name of a test without its case: ``aimed kills: tool.done-tool`` is one of the ``aimed kills``."""
+    return "aimed kills" if name.startswith("aimed kills: ") else name
 
 
 def markdown(lines: Sequence[Mapping[str, Any]], sums: Mapping[str, Sum]) -> str:
     """The report for people."""
     seen = {name: sorted({str(line[name]) for line in lines}) for name in ("commit", "python", "server", "cpus")}
-    total: Counter[str] = Counter()
-    for each in sums.values():
-        total.update(each.counts)
     violations = sum(each.violations for each in sums.values())
     parts = [
         _INTRODUCTION,
@@ -125,11 +127,11 @@ def markdown(lines: Sequence[Mapping[str, Any]], sums: Mapping[str, Sum]) -> str
         f"{', '.join(seen['commit'])}; Python {', '.join(seen['python'])}; {', '.join(seen['server'])}; "
         f"{', '.join(seen['cpus'])} CPUs.\n",
         f"**{violations} violations.**\n",
-        "## In all\n",
-        _table(("what", "how often"), sorted(total.items())),
         "## By test\n",
-        _table(("test", "runs", "violations"), [(name, each.runs, each.violations) for name, each in sums.items()]),
-        _list((name, (f"{what} {n}" for what, n in each.counts.items())) for name, each in sums.items()),
+        _list(
+            (f"*{name}*, {each.runs} run{'s' * (each.runs > 1)}, {each.violations} violations", _counted(each))
+            for name, each in add_up(lines, family).items()
+        ),
     ]
     if timed := [(name, each) for name, each in sums.items() if each.seconds]:
         parts += [
@@ -142,18 +144,16 @@ def markdown(lines: Sequence[Mapping[str, Any]], sums: Mapping[str, Sum]) -> str
                 ],
             ),
         ]
-    if seeded := [(name, each.seeds) for name, each in sums.items() if each.seeds]:
-        parts += [
-            "## Seeds\n",
-            "`PALAVER_CHAOS_SEED` repeats a run.\n",
-            _list((name, map(str, seeds)) for name, seeds in seeded),
-        ]
     return wrapped("\n".join(parts))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def _counted(each: Sum) -> Iterable[str]:
+    return (f"{what} {n:,}" for what, n in each.counts.items())
 
 
 def _list(rows: Iterable[tuple[str, Iterable[str]]]) -> str:

@@ -23,11 +23,20 @@ def test_runs_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (kills["runs"], kills["counts"], kills["seeds"]) == (2, {"kill": 200, "runs": 6}, [7, 8])
     shown = (tmp_path / "report.md").read_text()
     assert "**2 violations.**" in shown
-    assert "| kill | 200 |" in shown
+    assert "- *kills*, 2 runs, 0 violations: kill 200, runs 6\n" in shown
     # Of 100 values the nearest ranks are the 50th, 90th, 99th and 100th.
     expected = sorted(n * seed / 10 for n in range(1, 51) for seed in (7, 8))
     p50, p90, p99, most = (f"{expected[rank - 1]:.3f}" for rank in (50, 90, 99, 100))
     assert f"| kills | 100 | {p50} | {p90} | {p99} | {most} |" in shown
+
+
+def test_cases_of_aimed_kills_are_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALAVER_CHAOS_REPORT", str(tmp_path / "one.jsonl"))
+    for case in ("tool.done-tool", "tool.done-parallel"):
+        record(f"aimed kills: {case}", seed=1, counts={"kills at tool.done": 100})
+    main([str(tmp_path / "one.jsonl")])
+    assert "- *aimed kills*, 2 runs, 0 violations: kills at tool.done 200\n" in (tmp_path / "one.md").read_text()
+    assert len(json.loads((tmp_path / "one.json").read_text())["tests"]) == 2
 
 
 def test_without_a_file_nothing_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
