@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import getsource, isclass
 from itertools import pairwise
@@ -16,6 +17,8 @@ from typing import Final, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
+from api.app import create_app
+from api.native import NATIVE
 from docs import one_step
 from docs.wrap import wrapped
 from palaver.config.policy import PolicyRule
@@ -110,6 +113,21 @@ def policy() -> str:
 _TAKES: Final[Mapping[object, str]] = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
+def routes() -> str:
+    """The table of routes in docs/reference/api.md, from the OpenAPI document."""
+    rows = (
+        (f"`{method.upper()} {_short(path)}`", route["summary"])
+        for path, item in create_app(dialects=(NATIVE,)).openapi()["paths"].items()
+        for method, route in item.items()
+    )
+    return "\n".join(_table(("request", ""), rows))
+
+
+def _short(path: str) -> str:
+    """A path as the page writes it: ``/v1/runs/{run_id}`` is ``/v1/runs/{id}``."""
+    return re.sub(r"{\w+_id}", "{id}", path)
+
+
 def _keys(model: type[BaseModel], above: str) -> Iterator[tuple[str, ...]]:
     """A row for each key of a table, and of those in it."""
     said = _sentences_below(model)
@@ -192,6 +210,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "presets": presets,
     "policy": policy,
     "retry-rules": retry_rules,
+    "routes": routes,
     "one-step": one_step.page,
 }
 """Each by the name that the command takes."""

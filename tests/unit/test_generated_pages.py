@@ -14,6 +14,7 @@ PAGES = {
     "metrics": "docs/reference/metrics.md",
     "policy": "docs/reference/policy.md",
     "retry-rules": "docs/reference/errors.md",
+    "routes": "docs/reference/api.md",
     "presets": "docs/how-to/providers.md",
     "one-step": "docs/why/one-step.md",
 }
