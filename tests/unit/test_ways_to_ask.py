@@ -366,7 +366,12 @@ async def _respond(desk: Office) -> dict[str, Any]:
 async def _complete(desk: Office) -> dict[str, Any]:
     await _teller(desk)
     body = {"model": "teller", "messages": [{"role": "user", "content": PAY}], "stream": True}
-    return await _streamed(desk, "/openai/v1/chat/completions", body)
+    run = await _streamed(desk, "/openai/v1/chat/completions", {**body, "run": {"on_disconnect": "continue"}})
+    # A completion that sees its run wait for a decision cancels it: its client goes before.
+    asking = desk.asking.pop()
+    asking.cancel()
+    await asyncio.wait([asking])
+    return run
 
 
 ITEM: Final = {"type": "message", "role": "user", "content": PAY}
