@@ -82,7 +82,7 @@ def retry_rules() -> str:
 def limits() -> str:
     """docs/reference/limits.md from its first heading of a group on."""
     rows = ((each.group, _limit(each)) for each in all_limits().values())
-    return _grouped(("limit", "at most", "setting", "counter", "beyond it"), rows)
+    return _grouped(("limit", "at most", "counter", "beyond it"), rows)
 
 
 def metrics() -> str:
@@ -194,8 +194,9 @@ def _sentences(kind: EventKind) -> tuple[str, str]:
 
 
 def _limit(limit: Limit) -> tuple[str, ...]:
-    setting = f"`{limit.setting}`" if limit.setting else ""
-    return limit.what, f"{limit.value:,} {limit.unit}", setting, f"`{limit.name}`", limit.answer
+    unit = "" if limit.unit in limit.what.split() else f" {limit.unit}"
+    setting = f" (`{limit.setting}`)" if limit.setting else ""
+    return limit.what, f"{limit.value:,}{unit}{setting}", f"`{limit.name}`", limit.answer
 
 
 def _metric(metric: Metric) -> tuple[str, ...]:

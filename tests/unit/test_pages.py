@@ -103,6 +103,11 @@ def test_the_way_of_a_run_id_has_twelve_hops_that_exist() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_begins_with_its_title(page: Path) -> None:
+    assert page.read_text().startswith("# ")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = set(re.findall(r"`((?:palaver|workers|api|tests|docs|deploy|bench)/[\w/.*-]+)`", page.read_text()))
     assert [path for path in sorted(named) if "NAME" not in path and not [*ROOT.glob(path)]] == []
