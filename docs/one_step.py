@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -85,5 +86,20 @@ def _sources(file: str) -> Mapping[str, str]:
         for node in nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-                found[owner + node.name] = "\n".join(lines[first - 1 : node.end_lineno])
+                kept = [*lines[first - 1 : node.body[0].lineno - 1], *_sentence(node, lines)]
+                found[owner + node.name] = "\n".join([*kept, *lines[_after_docstring(node) : node.end_lineno]])
     return found
+
+
+def _after_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The number of lines before the first statement of a function that is no docstring."""
+    return (node.body[0].end_lineno or 0) if ast.get_docstring(node) else node.body[0].lineno - 1
+
+
+def _sentence(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> list[str]:
+    """The first paragraph of its docstring, as it stands there: the rest is for those who open the file."""
+    if not ast.get_docstring(node):
+        return []
+    whole = lines[node.body[0].lineno - 1 : node.body[0].end_lineno]
+    begun = list(takewhile(str.strip, whole))
+    return begun if len(begun) == len(whole) else [*begun[:-1], f'{begun[-1]}"""']

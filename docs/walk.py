@@ -28,8 +28,9 @@ HEAD: Final = """\
 # One step, from the delivery to the verdict
 
 A run is a row of steps, and each step is one Celery task. This page prints what one model step really passes: a
-worker is sent a delivery, asks the model, and settles. It is made from the code, and a test takes a real step along
-it, so it cannot go stale. Read it once from top to bottom; afterwards you know where a change belongs.
+worker is sent a delivery, asks the model, and settles. It is made from the code, without the ends of docstrings, and a
+test takes a real step along it, so it cannot go stale. Read it once from top to bottom; afterwards you know where a
+change belongs.
 
 Three sentences carry the whole of it. *A delivery is only a hint*: it names a step, and the store decides whether
 anything is to be done. *A lease is the right to work*: it has a number, and without the newest no worker can write.
