@@ -23,7 +23,7 @@ from tests.pages import ROOT
 from tests.process.test_wheel import outside
 from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.process, pytest.mark.long, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 _FOLDERS: Final = sorted(
     {entry.module.rpartition(".")[2] for group in (GROUP, DIALECTS) for entry in entry_points(group=group)}
@@ -47,13 +47,14 @@ _HOOKED: Final[Mapping[str, frozenset[str]]] = {
 """The scripts of the core that have a part of a feature, read for one, or leave runs that it sees to others.
 Of one that is not here they are at least one."""
 _TODAY: Final = _FOLDERS[date.today().toordinal() % len(_FOLDERS)]
-"""The one that is carried out in a usual run: each takes seconds."""
+"""The one that is carried out in a usual run: each takes seconds. The long tier has all of them."""
 _PROGRAM: Final = """
 import json
 import sys
 from contextlib import redirect_stdout
 from importlib.metadata import entry_points
 from io import StringIO
+from re import sub
 from unittest.mock import patch
 
 from redis import Redis
@@ -81,7 +82,7 @@ with redirect_stdout(StringIO()) as said:
 consoles = [loaded_entry(entry) for entry in entry_points(group=DIALECTS) if entry.name == "console"]
 with patch.object(Takes, "of", wraps=Takes.of) as routed:
     document = create_app().openapi()
-modules = {call.args[1]: call.args[0].__module__.split(".") for call in routed.call_args_list}
+modules = {sub(":[a-z]+}", "}", call.args[1]): call.args[0].__module__.split(".") for call in routed.call_args_list}
 brought_by = {path: module[2] for path, module in modules.items() if module[1] == "features"}
 used = {tag for methods in document["paths"].values() for each in methods.values() for tag in each["tags"]}
 print(json.dumps({
@@ -153,7 +154,7 @@ def whole(wheel: Path, server: RedisServer, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == _TODAY else pytest.mark.chaos) for name in _FOLDERS]
+    "name", [pytest.param(name, marks=() if name == _TODAY else pytest.mark.long) for name in _FOLDERS]
 )
 def test_all_else_is_as_it_was(name: str, wheel: Path, server: RedisServer, whole: Any, tmp_path: Path) -> None:
     left = told(installed(wheel, tmp_path, without=name), server)
