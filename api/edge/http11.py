@@ -131,7 +131,7 @@ class Http11(Bounded, HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. What stands behind a body is let go: it is not used."""
+        """Take a header. Trailers, which come behind a body, are dropped."""
         if self._in_head:
             self._check_line()
             super().on_header(name, value.rstrip(b" \t"))

@@ -189,7 +189,7 @@ class OpenServers:
 
 
 class OwnMcpTools:
-    """As ``OwnTools``."""
+    """The tools of the servers that an agent names itself: an `OwnTools`."""
 
     def __init__(self, own: McpOwnServers, lease: Lease, servers: Mapping[_Key, OwnServer]) -> None:
         self._own = own

@@ -26,7 +26,7 @@ of these that has any are looked at one by one, and they are no more than in any
 
 
 class TickPlan(NamedTuple):
-    """The tick to carry out now, and what is behind it."""
+    """The tick to carry out now, and the next one."""
 
     tick: int
     missed_since: int | None
@@ -57,7 +57,7 @@ class TickTimes:
         next(self.behind(0), None)
 
     def behind(self, moment: int) -> Iterator[int]:
-        """Yield the ticks behind a moment, in order."""
+        """Yield the ticks after a moment, in order."""
         if self._every is not None:
             while True:
                 moment += self._every - moment % self._every
@@ -77,7 +77,7 @@ class TickTimes:
                 yield at
 
     def first(self, moment: int) -> NextTick:
-        """The first tick behind a moment."""
+        """Return the first tick after a moment."""
         tick = next(self.behind(moment), None)
         return NextTick(tick, None if tick is None else self.at(tick))
 

@@ -322,7 +322,7 @@ class BudgetWarning(BaseEvent):
 
 
 class ConversationCondensed(BaseEvent):
-    """The older part of the conversation is a summary to the model from here on."""
+    """From here on the model sees a summary in place of the older part of the conversation."""
 
     type: Literal[EventKind.CONVERSATION_CONDENSED] = EventKind.CONVERSATION_CONDENSED
     step: str

@@ -1,4 +1,4 @@
-"""Limits the informational heads that come before a response, and sees what they do to its connection."""
+"""The informational heads before a response: they are counted, and a connection that one of them changes is closed."""
 
 from __future__ import annotations
 

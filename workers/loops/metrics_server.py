@@ -54,7 +54,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and break off after ``_PATIENCE``: the time limit of a socket is one for each byte."""
+        """Answer, and break off after ``_PATIENCE`` in all: the timeout of a socket is one for each read."""
         deadline = threading.Timer(_PATIENCE, _break_off, (request,))
         deadline.daemon = True
         try:

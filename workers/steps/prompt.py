@@ -26,7 +26,7 @@ _LEFT_OUT: Final = (
 
 
 class Prompt:
-    """The conversation for one attempt. The log has the changes of it with the outcome of the attempt: its `notes`."""
+    """The conversation for one attempt. Changes of it (`notes`) go into the log with the outcome of the attempt."""
 
     def __init__(self, lease: Lease, conversation: CachedConversation) -> None:
         self._lease = lease

@@ -1,7 +1,7 @@
-"""Runs that were read lately: one that is as it was is not made anew.
+"""A cache of runs that were read lately: an unchanged one is not parsed again.
 
-A client that waits for a run without a stream reads it again and again, and mostly there is nothing new. Redis is asked
-each time; what it answers is compared, which takes a twentieth of the time in which a run is made of it.
+A client that waits for a run without a stream polls it, and mostly there is nothing new. Redis is asked each time. To
+compare its answer with the last one takes a twentieth of the time that it takes to parse it.
 """
 
 from __future__ import annotations

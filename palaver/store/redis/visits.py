@@ -118,7 +118,7 @@ def note_missing(parts: Iterable[str]) -> None:
 
 
 def is_away(redis: Connection, key: str) -> bool:
-    """Tell whether the server that has a key did not answer the last time; never of one that has all keys."""
+    """Return whether the master that has this key did not answer the last time. False if one server has all keys."""
     knows = getattr(redis, "is_away", None)
     return knows is not None and bool(knows(key))
 

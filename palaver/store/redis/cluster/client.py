@@ -158,8 +158,8 @@ class ClusterClient(Redis):
         return self._topology.known and self._absences.is_away(self._topology.find_master(slot) or slot)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
-        """Return commands that are sent together to the master of each; as a ``transaction``, they are about one slot
-        and carried out together."""
+        """Return a pipeline that sends each command to the master of its key. Those of a ``transaction`` are about one
+        slot, and are carried out together."""
         return _ClusterPipeline(self, transaction, shard_hint)
 
     def pubsub(self, **options: Any) -> Any:
