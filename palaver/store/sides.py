@@ -66,7 +66,8 @@ class StoreSide:
     begins_runs: bool = False
     """True if what it keeps begins runs: then that is erased before runs are."""
     section: int | None = None
-    """The number of its section in an export: it stands in cursors, and so stays. None: it has none."""
+    """The number of its section in an export, from 9 on for a new feature: one that no other has. It stands in cursors,
+    and so stays. None: it has none."""
 
     def marks(self, tag: str) -> Sequence[Key]:
         """The counts of what was erased of a tenant: while one is there, the scripts keep nothing beside it."""
@@ -172,7 +173,12 @@ def sides() -> Mapping[str, StoreSide]:
 
 
 def exporting() -> Iterator[tuple[int, StoreSide]]:
-    """Yield those that have a section in an export, and its number."""
-    for side in sides().values():
+    """Yield those that have a section in an export, and its number. Raises ValueError for two of one number: the
+    things of one would be missing."""
+    numbers = set[int]()
+    for name, side in sides().items():
         if side.section is not None:
+            if side.section in numbers:
+                raise ValueError(f"{name} has a section in an export whose number another feature has: {side.section}")
+            numbers.add(side.section)
             yield side.section, side

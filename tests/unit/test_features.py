@@ -23,7 +23,7 @@ from palaver.store.scripting import scripts
 from palaver.store.scripting.additions import all_lua_files, all_scripts
 from palaver.store.scripting.assembly import lua_files
 from palaver.store.scripting.contracts import SCRIPTS
-from palaver.store.sides import StoreSide, sides
+from palaver.store.sides import StoreSide, exporting, sides
 from palaver.telemetry.metrics import counted
 from tests.pages import ROOT
 from tests.unit.api_world import SETTINGS, world
@@ -88,6 +88,14 @@ def test_a_receipt_counts_each_kind_of_thing_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(belongings, "sides", lambda: {"other": Side()})
     with pytest.raises(ValueError, match="count runs in receipts"):
         counted_kinds()
+
+
+def test_two_sections_of_an_export_with_one_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [number for number, _ in exporting()] == [7, 6, 8]
+    twice = {name: sides()["schedules"] for name in ("schedules", "twice")}
+    monkeypatch.setattr("palaver.store.sides.sides", lambda: twice)
+    with pytest.raises(ValueError, match="twice has a section in an export whose number another feature has: 6"):
+        [*exporting()]
 
 
 def test_an_entry_point_of_another_distribution_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
