@@ -1,4 +1,5 @@
-"""What a feature gives to tests of the core: ``features/NAME/tests/cases.py``, each of these names left out at will.
+"""What a feature or a dialect gives to tests of the core: ``features/NAME/tests/cases.py``, each of these names left
+out at will.
 
 - ``async def endow(store, tag, words)`` has a tenant have something of each of its kinds of keys, and ``ENDOWED`` says
   how many things of its kind these are. Its kinds are in the docstrings of its modules ``…_keys.py``.
@@ -12,17 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
 
+from palaver.config.variables import DIALECTS
 from palaver.feature import features
 from tests.pages import ROOT
 
 
 def brought_to_tests(part: str) -> Mapping[str, Any]:
-    """Return this part of each feature of this repository that has one."""
+    """Return this part of each feature and dialect of this repository that has one."""
     found = {}
-    for name in features():
+    for name in sorted({*features(), *(entry.module.rpartition(".")[2] for entry in entry_points(group=DIALECTS))}):
         if (ROOT / "features" / name / "tests" / "cases.py").exists():
             cases = import_module(f"features.{name}.tests.cases")
             if hasattr(cases, part):

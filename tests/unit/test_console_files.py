@@ -22,6 +22,7 @@ from palaver import feature
 from palaver.config.settings import Settings
 from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.steps.retry import stop_reason
+from palaver.vocabulary.lifecycle import WaitReason
 from tests.unit.api_world import World, assert_problem, world
 
 STATIC = Path(features.console.dialect.__file__).with_name("static")
@@ -164,6 +165,13 @@ def test_runs_are_found_by_each_class_that_they_fail_with() -> None:
     )
     failing = [each for each in ErrorClass if not FACTS[each].recoverable and stop_reason(Failure.of(each)) == "error"]
     assert re.findall(r'"(\w+)"', listed) == failing
+
+
+def test_each_reason_to_wait_has_its_words() -> None:
+    (words,) = re.findall(
+        r"^const WAITS = \{\n(.*?)^\};", (STATIC / "lib/situation.js").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert {*re.findall(r"^  (\w+): \(", words, re.MULTILINE)} == {*WaitReason}
 
 
 def test_no_module_names_a_package() -> None:

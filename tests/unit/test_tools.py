@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from palaver import Tool, ToolContext, ToolError, tool
 from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.tools import ToolDeclaration, load_tools
 from palaver.tools.builtin import calculator, clock
+from palaver.tools.declaration import ToolOptions
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
+from tests.pages import ROOT
 
 
 @tool(idempotent=True, timeout=7)
@@ -89,6 +92,12 @@ def test_a_tool_has_some_time_and_not_for_ever(timeout: float) -> None:
 def test_an_option_that_a_tool_has_not_is_answered_with_what_there_is() -> None:
     with pytest.raises(ConfigurationError, match="@tool has no option idempotnt; did you mean 'idempotent'"):
         tool(idempotnt=True)  # type: ignore[call-overload]
+
+
+def test_each_option_has_a_row_in_the_reference() -> None:
+    (table,) = re.findall(r"(?m)^\| `@tool\(…\)` .*\n((?:\|.*\n)+)", (ROOT / "docs/reference/tools.md").read_text())
+    heads = "".join(row.split("|")[1] for row in table.splitlines())
+    assert {*re.findall(r"`(\w+)`", heads)} == ToolOptions.__annotations__.keys()
 
 
 @pytest.mark.parametrize(
