@@ -32,7 +32,7 @@ What `make chaos` and `make soak` did to Palaver on one machine, and what the ch
 `docs/why/chaos.jsonl`, each with the seed that repeats it (`PALAVER_CHAOS_SEED`);
 `python -m tests.chaos.report docs/why/chaos.jsonl` writes the page again. *Mutants* are copies of Palaver in which one
 promise is broken: all must be caught (`tests/chaos/mutants.py`). *Runs forgotten* are what Redis itself loses with
-`appendfsync everysec`, in a power cut or, seldom, a crash ([durability](../how-to/operations.md#durability)).
+`appendfsync everysec`, in a power cut or, seldom, a crash ([durability](../how-to/redis.md#durability)).
 """
 
 

@@ -35,7 +35,7 @@ def test_the_table_of_the_page_and_its_json(tmp_path: Path) -> None:
         shown = run(PALAVER_REDIS_URL=url)
         told = run("--json", "--role", "api", PALAVER_REDIS_URL=url, PALAVER_BROKER_URL="amqp://127.0.0.1:1")
     assert (shown.returncode, shown.stderr) == (1, "")
-    page = (ROOT / "docs/how-to/operations.md").read_text()
+    page = (ROOT / "docs/how-to/redis.md").read_text()
     (table,) = re.findall(r"```\n(PLACE .*?)```", page, re.DOTALL)
     assert re.sub(r"(Valkey|Redis) [\d.]+", "SERVER", shown.stdout) == re.sub(r"Valkey [\d.]+", "SERVER", table)
     found = {each["check"]: each for each in json.loads(told.stdout)["data"]}

@@ -106,7 +106,7 @@ def test_a_server_that_forgets_is_found(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("program", programs(), ids=server_name)
 def test_what_an_old_file_lost_is_there_again(program: Path, tmp_path: Path) -> None:
-    """The cure of docs/how-to/operations.md: before a restart, and after one that dropped what scripts wrote."""
+    """The cure of docs/how-to/redis.md: before a restart, and after one that dropped what scripts wrote."""
     users = logins.write_users(tmp_path / "users.acl", program=program)
     users.write_text(users.read_text().replace(DEFAULT, "user default off"))
     options = {"include": str(Kit().redis_conf), "aclfile": str(users)}

@@ -38,9 +38,9 @@ PARTS = (
     "deploy/users-7.0.acl",
     "docs/how-to/alerts.md",
     "docs/how-to/find-the-cause.md",
-    "docs/how-to/operations.md",
+    "docs/how-to/redis.md",
     "docs/how-to/webhooks.md",
-    "docs/reference/api.md",
+    "docs/reference/state.md",
 )
 WORKERS = "deploy/helm/palaver/templates/workers.yaml"
 API = "deploy/helm/palaver/templates/api.yaml"

@@ -18,7 +18,7 @@ def test_the_command_has_words_for_each_reason_and_no_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "head"), [("reference/api.md", "| `reason` |"), ("how-to/find-the-cause.md", "| `waiting` |")]
+    ("page", "head"), [("reference/state.md", "| `reason` |"), ("how-to/find-the-cause.md", "| `waiting` |")]
 )
 def test_each_page_has_a_row_for_each_reason_and_no_others(page: str, head: str) -> None:
     table = (DOCS / page).read_text().partition(head)[2].partition("\n\n")[0]

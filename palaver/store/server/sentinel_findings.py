@@ -25,7 +25,7 @@ _FEWEST: Final = 3
 _LOGIN: Final = "correct sentinel_username and sentinel_password in the address, or the users of the Sentinels"
 _START: Final = "start them, or correct their addresses in PALAVER_REDIS_URL or PALAVER_BROKER_URL"
 _WATCH: Final = "let them watch it (`sentinel monitor`), or correct the name of the service in the address"
-_ADVICE: Final = "look at `SENTINEL CKQUORUM` and `SENTINEL MASTER` there (docs/how-to/operations.md)"
+_ADVICE: Final = "look at `SENTINEL CKQUORUM` and `SENTINEL MASTER` there (docs/how-to/redis.md)"
 
 
 @dataclass(frozen=True, slots=True)
