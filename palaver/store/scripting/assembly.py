@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from palaver.store.scripting.contracts.declaration import Group, List, Script, S
 from palaver.store.scripting.contracts.wire import Field
 from palaver.store.scripting.frames import Line, Source
 from palaver.store.scripting.hooks import Hooks, parts_in, with_parts
-from palaver.store.scripting.inlining import Expression, put_in
+from palaver.store.scripting.inlining import KnownExpressions, put_in
 from palaver.store.scripting.layout import Statement, laid_out
 
 _NEEDS: Final = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
@@ -34,8 +35,8 @@ _TOKENS: Final = re.compile(
 )
 """A comment, a text, a name of Python's, or a name that is a local: those match faster than fields of a table."""
 
-_STATEMENTS: Final = re.compile(r"^(?=[A-Za-z_])(?!end\b|else)", re.MULTILINE)
-"""The beginning of a statement of a file: at the left edge, where none of its other lines has a word but ``end``."""
+_BEGINS: Final = re.compile(r"(?!end\b|else)[A-Za-z_]")
+"""The first line of a statement of a file: at the left edge, where none of its other lines has a word but ``end``."""
 
 Names = Mapping[str, Mapping[str, object]]
 Files = Mapping[str, str]
@@ -87,24 +88,17 @@ class Assembler:
 
     def _of_file(self, name: str) -> Sequence[Statement]:
         if name not in self._translated:
-            expressions = dict[str, Expression]()
+            known = KnownExpressions()
             for part in self.parts(name)[:-1]:
                 for statement in self._of_file(part):
-                    _declare(statement, expressions)
+                    known.add(statement.declares, statement.expression)
             self._translated[name] = statements = list[Statement]()
             for statement in _statements([*with_parts(name, self._files, self._hooks)], self._names):
-                text = put_in(statement.text, expressions)
-                statements.append(Statement(text, statement.lines))
-                _declare(statements[-1], expressions)
+                if called := known.among(statement.words):
+                    statement = Statement(put_in(statement.text, called), statement.lines)
+                statements.append(statement)
+                known.add(statement.declares, statement.expression)
         return self._translated[name]
-
-
-def _declare(statement: Statement, expressions: dict[str, Expression]) -> None:
-    """Add a statement to what is known of expressions: behind it, none uses a name that it has declared again."""
-    for name in [name for name, known in expressions.items() if not known.names.isdisjoint(statement.declares)]:
-        del expressions[name]
-    if found := Expression.of(statement.text):
-        expressions |= [found]
 
 
 @cache
@@ -126,11 +120,9 @@ def _statements(lines: Sequence[tuple[str, Line]], names: Names) -> Iterator[Sta
 
 def _split(lines: Sequence[str], places: Sequence[Line]) -> Iterator[Statement]:
     """The statements that lines consist of."""
-    at = 0
-    for text in filter(None, _STATEMENTS.split("".join(lines))):
-        end = at + text.count("\n")
-        yield Statement(text, places[at:end])
-        at = end
+    begins = [at for at, line in enumerate(lines) if not at or _BEGINS.match(line)]
+    for at, end in pairwise([*begins, len(lines)]):
+        yield Statement("".join(lines[at:end]), places[at:end])
 
 
 def _lines(file: str, text: str) -> tuple[Sequence[str], Sequence[Line]]:

@@ -4,7 +4,7 @@ than what such a one does."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 _ONE: Final = re.compile(r"local function (?P<name>\w+)\((?P<parameters>[\w, ]*)\) return (?P<value>[^{]*) end\n")
@@ -16,6 +16,7 @@ _PARTS: Final = re.compile(r"'(?:\\.|[^'\\])*'|(?<![\w.])[A-Za-z_]\w*")
 """Texts, and words that are no fields."""
 _LOCALS: Final = re.compile(r"\b(?:local(?: function)?|for) ([\w, ]+)|\(([\w, ]*)\)")
 """Names that a statement may declare: behind these words, and in parentheses, where parameters stand."""
+_WORD: Final = re.compile(r"\w+")
 
 
 class Expression(NamedTuple):
@@ -48,10 +49,38 @@ class Expression(NamedTuple):
         return value if _CALL.match(value) else f"({value})"
 
 
+class KnownExpressions:
+    """The functions of one expression that stand before a statement, and mean there what they meant where they stand.
+
+    It is gone through for each file with all that is before it: what is seldom is looked for by sets.
+    """
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Expression] = {}
+        self._used: set[str] = set()
+        """All names that one of them uses, or has used."""
+
+    def add(self, declares: Collection[str], expression: tuple[str, Expression] | None) -> None:
+        """Add a statement: behind it, none is known that uses a name which it ``declares`` again."""
+        if not self._used.isdisjoint(declares):
+            for name in [name for name, known in self._by_name.items() if not known.names.isdisjoint(declares)]:
+                del self._by_name[name]
+        if expression:
+            self._by_name.update([expression])
+            self._used |= expression[1].names
+
+    def among(self, words: Set[str]) -> Mapping[str, Expression]:
+        """Return those that ``words`` name."""
+        return {name: self._by_name[name] for name in words & self._by_name.keys()}
+
+
 def put_in(text: str, expressions: Mapping[str, Expression]) -> str:
     """A statement, in which calls of ``expressions`` are what they answer."""
-    own = {name for names in _LOCALS.findall(text) for name in re.findall(r"\w+", " ".join(names))}
-    return "".join(_pieces(text, {name: e for name, e in expressions.items() if own.isdisjoint({name, *e.names})}))
+    called = {name: e for name, e in expressions.items() if f"{name}(" in text}
+    if called:
+        own = {name for names in _LOCALS.findall(text) for name in _WORD.findall(" ".join(names))}
+        called = {name: e for name, e in called.items() if name not in own and own.isdisjoint(e.names)}
+    return "".join(_pieces(text, called)) if called else text
 
 
 def _pieces(text: str, expressions: Mapping[str, Expression]) -> Iterator[str]:
@@ -61,7 +90,7 @@ def _pieces(text: str, expressions: Mapping[str, Expression]) -> Iterator[str]:
         if expression is None or word.start() < at or text[word.end() : word.end() + 1] != "(":
             continue
         arguments, end = _arguments(text, word.end() + 1)
-        value = expression.put_in([put_in(argument, expressions) for argument in arguments])
+        value = expression.put_in(["".join(_pieces(argument, expressions)) for argument in arguments])
         if value is not None:
             yield text[at : word.start()]
             yield value

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 from palaver.store.scripting.frames import MOST_CAPTURED, Line, Section, Source, framed, joined
+from palaver.store.scripting.inlining import Expression
 
 _LOCALS: Final = re.compile(r"local (?P<function>function )?(?P<names>\w+(?:, \w+)*)(?P<value>[ (])?")
 _HEADER: Final = re.compile(r"local function \w+\((?P<parameters>[^)]*)\)")
@@ -31,6 +33,11 @@ class Statement:
         self.declares = match["names"].split(", ") if match else []
         self.is_function = bool(match and match["function"])
         self.has_value = bool(match and match["value"])
+
+    @cached_property
+    def expression(self) -> tuple[str, Expression] | None:
+        """Its name and itself, if it is a function of one expression."""
+        return Expression.of(self.text) if self.is_function else None
 
 
 class _Piece:
