@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from palaver.config.exits import refusing, written_out
+from palaver.config.exits import EX_CONFIG, refuse, written_out
 from palaver.config.roles import PROGRAMS, ROLES, become, become_module, become_program
 
 __all__ = ["main"]
@@ -26,12 +26,8 @@ def main() -> None:
     A role of a server becomes its program, and exits as that does.
     """
     _open_streams()
-    if os.environ.get("PALAVER_FEATURES"):
-        # Not above: most have no choice to look at.
-        from palaver.feature import entries
-
-        with refusing():
-            entries()
+    if os.environ.get("PALAVER_FEATURES") and sys.argv[1:2] not in (["worker"], ["tools"]):
+        _require_features()
     if sys.argv[1:2] and sys.argv[1] in ROLES:
         become(sys.argv[1], sys.argv[2:])
     if sys.argv[1:2] and sys.argv[1] in PROGRAMS:
@@ -54,6 +50,18 @@ def main() -> None:
         finally:
             # Python takes its handlers back when it ends: the next alarm would kill what is left of the process.
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _require_features() -> None:
+    """Raise SystemExit, with a sentence, for a PALAVER_FEATURES that does not fit. A worker does so itself, once what
+    reads entry points is loaded for its work, too."""
+    # Not above: most have no choice to look at.
+    from palaver.feature import NoSuchFeature, entries
+
+    try:
+        entries()
+    except NoSuchFeature as error:
+        refuse(str(error), EX_CONFIG)
 
 
 def _open_streams() -> None:

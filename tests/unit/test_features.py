@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, entry_points
@@ -16,6 +17,7 @@ from features.offboarding.belongings import counted_kinds
 from features.schedules.schedule_keys import SCHEDULES_DUE
 from palaver import feature
 from palaver.cli.app import app, program_of
+from palaver.config.exits import EX_CONFIG
 from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
 from palaver.feature import Feature, NoSuchFeature, entries, features, with_rows
@@ -27,6 +29,7 @@ from palaver.store.sides import StoreSide, exporting, sides
 from palaver.telemetry.metrics import counted
 from tests.pages import ROOT
 from tests.unit.api_world import SETTINGS, world
+from tests.waiting import PATIENCE
 from workers.sources import guests
 
 
@@ -122,6 +125,22 @@ def test_a_choice_that_does_not_fit_is_a_fault_of_the_settings(
     monkeypatch.setenv(feature.CHOICE, choice)
     with pytest.raises(NoSuchFeature, match=said):
         entries.__wrapped__()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("queue", ["model", "tools"])
+def test_a_worker_says_itself_that_a_choice_does_not_fit(queue: str) -> None:
+    # `palaver worker` leaves it to the program that it becomes.
+    done = subprocess.run(
+        [sys.executable, "-m", "workers", "-A", "workers.app", "worker", "-Q", queue],
+        cwd=ROOT,
+        env={**os.environ, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0", feature.CHOICE: "-schedule"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == EX_CONFIG
+    assert "there is no feature 'schedule' to switch off" in done.stderr
 
 
 async def test_an_issuer_whose_tokens_no_feature_reads_is_a_fault_of_the_settings(
