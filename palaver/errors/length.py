@@ -12,9 +12,9 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from palaver.errors.wordings import each, wording, words
+from palaver.errors.wordings import Wording, each, words
 
-_SAID: Final = wording(
+_SAID: Final = Wording(
     r"context[ _](?:length|window|size|limit)s?(?: of (?:\S+ ){0,2}\S+)?[ _](?:is |was |has been |limit )?"
     r"(?:exceed|reached)",
     r"context window exceeds",
@@ -58,7 +58,7 @@ _SAID: Final = wording(
     r"上下文.{0,12}(?:[过超太]长|超[过出限])",
 )
 """Wordings, in lower case. The last one is Chinese: a context that is too long or exceeds."""
-_SAID_OF_OTHERS_TOO: Final = wording(
+_SAID_OF_OTHERS_TOO: Final = Wording(
     each("prompt|input|messages?|conversation", r" exceeds? (?:the |your )?(?:\S+ )?limit"),
     each("input|prompt", r" tokens? must be (?:less|fewer|at most|<)"),
     each(
@@ -69,8 +69,8 @@ _SAID_OF_OTHERS_TOO: Final = wording(
     each("입력|토큰|프롬프트|메시지", r".{0,12}(?:초과|너무 [길긴])"),
 )
 """Wordings of sentences that name nothing else: also in Chinese, Japanese and Korean."""
-_SAID_OF_RATES_TOO: Final = wording(r"too many (?:input |prompt )?tokens", r"token limit exceeded")
-_RATE: Final = wording(
+_SAID_OF_RATES_TOO: Final = Wording(r"too many (?:input |prompt )?tokens", r"token limit exceeded")
+_RATE: Final = Wording(
     r"per[ _-](?:min|hour|day|sec)",
     words("r|t|i", r"p[md]\b"),
     r"rate[ _-]?limit",
@@ -80,7 +80,7 @@ _RATE: Final = wording(
     words("month|daily"),
     r"每[分秒天日月]|每小时|频率|速率|并发|配额|余额",
 )
-_OTHER: Final = wording(
+_OTHER: Final = Wording(
     r"max_(?:completion_|output_|new_)?tokens",
     each("completion|output|generated|reasoning|thinking|budget", r"[ _]tokens?"),
     r"image|pixel|audio|video|function|schema|cache_control|temperature|logprobs",
@@ -89,8 +89,8 @@ _OTHER: Final = wording(
     r"图[片像]|音频|视频|输出|工具|文件|画像|이미지",
 )
 """Other things than the prompt of which there may be too much."""
-_LENGTH: Final = wording(r"tokens?\b|n_ctx|context|prompt|sequence|conversation", words("input"))
-_LIMITED: Final = wording(
+_LENGTH: Final = Wording(r"tokens?\b|n_ctx|context|prompt|sequence|conversation", words("input"))
+_LIMITED: Final = Wording(
     r"exceed|limit|at most|up to|only|allow|more than|greater|longer|larger|too (?:long|large|many|big)|>|smaller",
     r"less than",
     words(r"max|fit|holds?\b"),

@@ -17,7 +17,7 @@ from palaver.errors.failure import Failure, ProviderDetails
 from palaver.errors.headers import asks_for_no_retry, request_id, retry_after
 from palaver.errors.length import is_about_length, may_be_about_length
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source
-from palaver.errors.wordings import each, wording, words
+from palaver.errors.wordings import Wording, each, words
 
 _C = ErrorClass
 
@@ -95,16 +95,16 @@ _ABOVE: Final = frozenset({"array_above_max_length", "string_above_max_length"})
 _OF_THE_CONVERSATION: Final = re.compile(r"(?:messages|input|prompt)\b(?!.*\.(?:name|\w*id|\w*url|\w*data)$)")
 """Matches what OpenAI calls a part of the conversation. Other fields have a longest length, too."""
 _NAMED_FIELD: Final = re.compile(r"'([^']{1,80})': (?:string|array) too long")
-_TOO_LARGE_FOR_ANY_MINUTE: Final = wording(r"must be reduced in order to run")
+_TOO_LARGE_FOR_ANY_MINUTE: Final = Wording(r"must be reduced in order to run")
 """OpenAI's 429 for a prompt above the whole limit of a minute: waiting cannot help, a shorter prompt can."""
-_CONTENT: Final = wording(
+_CONTENT: Final = Wording(
     r"content[ _](?:management )?(?:policy|filter)",
     r"safety (?:system|filter|polic|reason|guard|check)",
     each("blocked|rejected|flagged|refused", r" .{0,40}safety"),
     each("input|prompt|request|message|content", r"s? (?:was|were|is|has been|have been) flagged"),
     r"violat\w{1,4} .{0,40}polic",
 )
-_QUOTA: Final = wording(
+_QUOTA: Final = Wording(
     r"exceeded your (?:current|monthly|daily) quota",
     r"budget has been exceeded",
     r"exceeded (?:\S+ ){0,3}budget",
@@ -115,19 +115,19 @@ _QUOTA: Final = wording(
     r"reached your specified (?:workspace )?(?:api )?usage limits",  # Anthropic's 400
     words("billing", r"\b(?<!/billing)"),  # not the link to a page, which a limit of a minute shows as well
 )
-_KEY: Final = wording(r"api key not valid", r"(?:incorrect|invalid) (?:x-)?api[ -]key")
+_KEY: Final = Wording(r"api key not valid", r"(?:incorrect|invalid) (?:x-)?api[ -]key")
 
 _LENGTH: Final = frozenset({0, 400, 413, 422, 500})
 """Statuses of a request that is too long. 0 stands for every 2xx; 500 is what some gateways make of the 400 behind
 them."""
-_WORDING: Final[tuple[tuple[re.Pattern[str], ErrorClass, frozenset[int]], ...]] = (
+_WORDING: Final[tuple[tuple[Wording, ErrorClass, frozenset[int]], ...]] = (
     (_TOO_LARGE_FOR_ANY_MINUTE, _C.CONTEXT_WINDOW, frozenset({429})),
     (_QUOTA, _C.QUOTA_EXHAUSTED, frozenset({0, 400, 403, 429})),
     (_CONTENT, _C.CONTENT_FILTER, frozenset({0, 400, 403, 422})),
     (_KEY, _C.AUTHENTICATION, frozenset({0, 400})),
 )
 
-_MEDIA: Final = wording(
+_MEDIA: Final = Wording(
     r"image",
     r"picture",
     words("vision|pdf|media", r"\b"),
@@ -153,14 +153,14 @@ _NAMED_TOOL: Final = re.compile(
 _PLACED_TOOL: Final = re.compile(
     r"\bfunction_?declarations[.\[](\d{1,4})|\btools[.\[](\d{1,4})(?!.*function_?declar)", re.I
 )
-_OF_A_TOOL: Final = wording(r"schema", r"function", r"tools?[\[.]")
+_OF_A_TOOL: Final = Wording(r"schema", r"function", r"tools?[\[.]")
 _HINTS: Final = (
-    (wording(r"does not support (?:tool|function)"), "tools_unsupported"),
+    (Wording(r"does not support (?:tool|function)"), "tools_unsupported"),
     (
-        wording(r"model .{0,80}(?:not found|does not exist|is not supported)", r"no such model"),
+        Wording(r"model .{0,80}(?:not found|does not exist|is not supported)", r"no such model"),
         "model_not_found",
     ),
-    (wording(r"item with id .{1,100} not found"), "item_not_found"),
+    (Wording(r"item with id .{1,100} not found"), "item_not_found"),
 )
 """Codes for what local servers say in words only."""
 

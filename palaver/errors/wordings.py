@@ -7,11 +7,23 @@ alternatives that begin with such a character, and not of those that begin with 
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 
-def wording(*patterns: str) -> re.Pattern[str]:
-    """Match any of them. Each begins with a character that stands for itself."""
-    return re.compile("|".join(patterns))
+class Wording:
+    """Patterns, each of which begins with a character that stands for itself. They are compiled at the first search:
+    many processes never see such an error."""
+
+    def __init__(self, *patterns: str) -> None:
+        self._patterns = patterns
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(self._patterns))
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Look for any of them."""
+        return self._pattern.search(text)
 
 
 def each(beginnings: str, rest: str = "") -> str:
