@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from pydantic import BaseModel
 
-from palaver.events.classes import EVENTS, BaseEvent
 from palaver.schemas.models import Message, ToolCall
 
 
@@ -19,22 +19,27 @@ def _defaults_of(model: type[BaseModel], without: type[BaseModel] = BaseModel) -
     }
 
 
-_LEFT_OUT: Final[Mapping[str, Mapping[str, Any]]] = {
-    kind: defaults for kind, event_class in EVENTS.items() if (defaults := _defaults_of(event_class, BaseEvent))
-}
-"""For each kind what its writers may leave out."""
+@cache
+def _left_out() -> Mapping[str, Mapping[str, Any]]:
+    """Return for each kind what its writers may leave out."""
+    # Not above: a process that reads no events does without their classes.
+    from palaver.events.classes import EVENTS, BaseEvent
+
+    return {kind: defaults for kind, each in EVENTS.items() if (defaults := _defaults_of(each, BaseEvent))}
+
+
 _OF_MESSAGES: Final = _defaults_of(Message)
 _OF_CALLS: Final = _defaults_of(ToolCall)
 
 
 def is_complete(kind: str) -> bool:
     """Tell whether the writers of a kind leave nothing out."""
-    return kind not in _LEFT_OUT
+    return kind not in _left_out()
 
 
 def complete(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event's fields with the defaults that its writer left out."""
-    whole = {**_LEFT_OUT.get(kind, {}), **data}
+    whole = {**_left_out().get(kind, {}), **data}
     if isinstance(message := whole.get("message"), dict):
         calls = [{**_OF_CALLS, **call} for call in message.get("tool_calls", ())]
         whole["message"] = {**_OF_MESSAGES, **message, "tool_calls": calls}

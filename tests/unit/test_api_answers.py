@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from api.app import create_app
 from api.native import NATIVE
-from palaver import events
 from palaver.client import answers
 from palaver.errors import ErrorClass
 from palaver.errors.failure import ErrorObject, ProviderObject
+from palaver.events import classes as events
 from palaver.schemas import (
     actions,
     content,
