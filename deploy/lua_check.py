@@ -21,7 +21,7 @@ import lupa.lua51  # type: ignore[import-untyped]
 from palaver.config.settings import Settings
 from palaver.store.scripting.additions import all_hooks, all_lua_files, all_scripts
 from palaver.store.scripting.assembly import Assembler, Files, Names, lua_files
-from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.contracts.core import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.frames import Source
 from palaver.store.scripting.hooks import PLACES, Hooks, parts_in, places

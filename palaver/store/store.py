@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -12,23 +13,15 @@ from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.store.access.api_keys import ApiKeys
-from palaver.store.access.audit import AuditLog
-from palaver.store.access.signing_keys import SigningKeys
-from palaver.store.agents.agents import Agents
 from palaver.store.conversations.conversations import Conversations
 from palaver.store.conversations.server_lists import ServerLists
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.feature_set import FeatureSet
 from palaver.store.fleet.fleet import Fleet
-from palaver.store.fleet.measuring import Measuring
 from palaver.store.fleet.planning import Planning
 from palaver.store.fleet.providers import Providers
 from palaver.store.fleet.tools import Tools
 from palaver.store.fleet.turns import WaitingTenants
-from palaver.store.reading.conversation_feeds import ConversationFeeds
-from palaver.store.reading.feeds import Feeds
-from palaver.store.reading.usage_ledger import UsageLedger
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, is_absent, is_closed
@@ -37,10 +30,7 @@ from palaver.store.redis.pools import pool_of
 from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.shared_client import SharedClient
 from palaver.store.redis.visits import is_away
-from palaver.store.runs.bulk import BulkControl
 from palaver.store.runs.children import Children
-from palaver.store.runs.control import RunControl
-from palaver.store.runs.history import History
 from palaver.store.runs.runs import Runs
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
@@ -50,7 +40,20 @@ from palaver.store.steps.lacking import LackingIndex
 from palaver.store.steps.queues import ToolQueues
 from palaver.store.steps.steps import Steps
 from palaver.store.tenants.caps import TenantCaps
-from palaver.store.tenants.tenants import Tenants
+
+if TYPE_CHECKING:
+    from palaver.store.access.api_keys import ApiKeys
+    from palaver.store.access.audit import AuditLog
+    from palaver.store.access.signing_keys import SigningKeys
+    from palaver.store.agents.agents import Agents
+    from palaver.store.fleet.measuring import Measuring
+    from palaver.store.reading.conversation_feeds import ConversationFeeds
+    from palaver.store.reading.feeds import Feeds
+    from palaver.store.reading.usage_ledger import UsageLedger
+    from palaver.store.runs.bulk import BulkControl
+    from palaver.store.runs.control import RunControl
+    from palaver.store.runs.history import History
+    from palaver.store.tenants.tenants import Tenants
 
 
 class Store:
@@ -63,45 +66,120 @@ class Store:
         connection = cast(Connection, redis)
         scripts = Scripts(connection, settings, send=send)
         self._redis = redis
+        self._connection = connection
+        self._settings = settings
         self._send = send
-        self._durability = settings.durability
         self.scripts = scripts
         self.capacity = Capacity(connection, settings, taken=lambda: scripts.taken)
         self.vault = Vault(connection, scripts, settings)
         self.server_lists = ServerLists(connection, scripts)
         self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
         self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
-        self.control = RunControl(scripts, self.runs)
         self.children = Children(connection, self.runs)
-        self.history = History(scripts, self.runs, self.capacity, self.vault)
-        self.agents = Agents(connection, scripts, self.capacity)
-        self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.queues = ToolQueues(connection)
         self.rounds = Rounds(connection, settings)
         self._ground = Ground(connection, scripts, settings, self.capacity, self.rounds)
         self._parts: dict[Callable[[Ground], Any], Any] = {}
         self.due = DueIndex(connection, scripts, self.rounds, self.queues)
-        self.feeds = Feeds(connection, redis.channels if isinstance(redis, SharedClient) else None)
-        self.conversation_feeds = ConversationFeeds(connection, self.feeds, self.runs)
         self.fleet = Fleet(connection, settings)
         self.planning = Planning(connection, self.fleet)
         self.feature_set = FeatureSet(connection, settings.shards)
         self.tools = Tools(connection)
-        self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, self.rounds)
         self.waiting_tenants = WaitingTenants(connection, settings, self.queues)
         self.lacking = LackingIndex(connection, settings)
-        self.usage = UsageLedger(connection, settings)
-        self.api_keys = ApiKeys(connection, scripts)
-        self.audit = AuditLog(connection, scripts, settings)
-        self.signing_keys = SigningKeys(connection, scripts, settings)
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, self.rounds)
-        self.measuring = Measuring(
-            connection,
-            scripts,
-            settings,
+
+    # What no worker asks for is loaded when it is first named.
+
+    @cached_property
+    def control(self) -> RunControl:
+        """Changes to runs that are there: cancels, inputs, deletions."""
+        from palaver.store.runs.control import RunControl
+
+        return RunControl(self.scripts, self.runs)
+
+    @cached_property
+    def bulk(self) -> BulkControl:
+        """The same to many at once."""
+        from palaver.store.runs.bulk import BulkControl
+
+        return BulkControl(self.scripts, self.runs)
+
+    @cached_property
+    def history(self) -> History:
+        """Conversations that are written to, cut or copied without a run."""
+        from palaver.store.runs.history import History
+
+        return History(self.scripts, self.runs, self.capacity, self.vault)
+
+    @cached_property
+    def agents(self) -> Agents:
+        """Agents that a tenant keeps."""
+        from palaver.store.agents.agents import Agents
+
+        return Agents(self._connection, self.scripts, self.capacity)
+
+    @cached_property
+    def feeds(self) -> Feeds:
+        """The feeds of runs, for watchers."""
+        from palaver.store.reading.feeds import Feeds
+
+        return Feeds(self._connection, self._redis.channels if isinstance(self._redis, SharedClient) else None)
+
+    @cached_property
+    def conversation_feeds(self) -> ConversationFeeds:
+        """The feeds of conversations."""
+        from palaver.store.reading.conversation_feeds import ConversationFeeds
+
+        return ConversationFeeds(self._connection, self.feeds, self.runs)
+
+    @cached_property
+    def tenants(self) -> Tenants:
+        """Tenants and their names."""
+        from palaver.store.tenants.tenants import Tenants
+
+        return Tenants(self._connection, self.scripts)
+
+    @cached_property
+    def usage(self) -> UsageLedger:
+        """The usage of tenants, by day."""
+        from palaver.store.reading.usage_ledger import UsageLedger
+
+        return UsageLedger(self._connection, self._settings)
+
+    @cached_property
+    def api_keys(self) -> ApiKeys:
+        """Keys of the API."""
+        from palaver.store.access.api_keys import ApiKeys
+
+        return ApiKeys(self._connection, self.scripts)
+
+    @cached_property
+    def audit(self) -> AuditLog:
+        """The record of what was done with keys."""
+        from palaver.store.access.audit import AuditLog
+
+        return AuditLog(self._connection, self.scripts, self._settings)
+
+    @cached_property
+    def signing_keys(self) -> SigningKeys:
+        """Keys that sign tokens."""
+        from palaver.store.access.signing_keys import SigningKeys
+
+        return SigningKeys(self._connection, self.scripts, self._settings)
+
+    @cached_property
+    def measuring(self) -> Measuring:
+        """The numbers of metrics and of `GET /v1/queues`."""
+        from palaver.store.fleet.measuring import Measuring
+
+        return Measuring(
+            self._connection,
+            self.scripts,
+            self._settings,
             self.fleet,
             self.providers,
             self.capacity,
@@ -157,7 +235,7 @@ class Store:
         Raises:
             ConfigurationError: the server cannot do that, or does not let us.
         """
-        if self._durability != "fsync":
+        if self._settings.durability != "fsync":
             return
         try:
             await self._redis.execute_command("WAITAOF", 1, 0, 1)
@@ -180,8 +258,9 @@ class Store:
 
     async def close(self) -> None:
         """Give the connections back."""
-        await self.conversation_feeds.close()
-        await self.feeds.close()
+        for made in ("conversation_feeds", "feeds"):
+            if made in vars(self):
+                await getattr(self, made).close()
         await self.scripts.close()
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()

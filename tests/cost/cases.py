@@ -52,11 +52,9 @@ from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome
 from palaver.store.redis import access_keys, keys, provider_keys
 from palaver.store.redis.reach import Reach, within
-from palaver.store.scripting.contracts import (
-    Judge,
-    Measure,
-)
 from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.listing import Measure
+from palaver.store.scripting.contracts.steps import Judge
 from palaver.store.sides import Erasable
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason

@@ -24,7 +24,7 @@ from palaver.feature import Feature, NoSuchFeature, entries, features, with_rows
 from palaver.store.scripting import scripts
 from palaver.store.scripting.additions import all_lua_files, all_scripts
 from palaver.store.scripting.assembly import lua_files
-from palaver.store.scripting.contracts import SCRIPTS
+from palaver.store.scripting.contracts.core import SCRIPTS
 from palaver.store.sides import StoreSide, exporting, sides
 from palaver.telemetry.metrics import counted
 from tests.pages import ROOT

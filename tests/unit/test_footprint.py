@@ -34,12 +34,18 @@ _UNASKED: Final = {
 }
 """What comes with a key, with the first schema, with the first token, with an issuer, with a cluster, with Sentinels.
 """
+_OF_THE_API: Final = {
+    *("palaver.events.classes", "palaver.store.access.api_keys", "palaver.store.agents.agents"),
+    *("palaver.store.fleet.measuring", "palaver.store.reading.feeds", "palaver.store.runs.control"),
+    *("palaver.store.scripting.contracts.core", "palaver.store.tenants.tenants"),
+}
+"""What no worker asks the store for, and what watchers read."""
 _OF_SERVERS: Final = {*_OF_TERMINALS, *_UNASKED, "flower", "opentelemetry", "rich", "tornado"}
 NEEDLESS: Final[Mapping[str, set[str]]] = {
     "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"},
     "api": {*_OF_SERVERS, "aiohttp", "celery", "fastapi", "httpx", "workers"},
-    "worker": {*_OF_SERVERS, "api"},
-    "tools": {*_OF_SERVERS, "aiohttp", "api", "httpx"},
+    "worker": {*_OF_SERVERS, *_OF_THE_API, "api"},
+    "tools": {*_OF_SERVERS, *_OF_THE_API, "aiohttp", "api", "httpx"},
     "flower": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "httpx", "workers.app"},
 }
 

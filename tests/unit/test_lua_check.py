@@ -12,8 +12,8 @@ from palaver.config.settings import Settings
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.additions import all_hooks, all_lua_files, all_scripts
 from palaver.store.scripting.assembly import Assembler
-from palaver.store.scripting.contracts import Renew
 from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.steps import Renew
 from palaver.store.scripting.scripts import VERSION
 from palaver.store.scripting.shared_names import ScriptSettings, shared_names
 

@@ -16,7 +16,7 @@ from palaver.store.reading import records
 from palaver.store.redis import agent_keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
-from palaver.store.scripting.contracts import KeepAgent, RemoveAgent
+from palaver.store.scripting.contracts.agents import KeepAgent, RemoveAgent
 from palaver.store.scripting.contracts.wire import read_agent
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.scripts import Scripts

@@ -27,8 +27,14 @@ from palaver.store.reading.reading import Reading, check_conversation_id, known_
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
-from palaver.store.scripting.contracts import BeginConversation, ChangeConversation
-from palaver.store.scripting.contracts.conversations import Begun, Changed, HashField, Revised
+from palaver.store.scripting.contracts.conversations import (
+    BeginConversation,
+    Begun,
+    ChangeConversation,
+    Changed,
+    HashField,
+    Revised,
+)
 from palaver.store.scripting.contracts.listing import FieldTest
 from palaver.store.scripting.contracts.replies import Busy, Unknown
 from palaver.store.scripting.contracts.runs import Rejected

@@ -11,9 +11,8 @@ from palaver.steps.leases import Lease
 from palaver.store.reading.reading import known_fields
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
-from palaver.store.scripting.contracts import KeepServerList
 from palaver.store.scripting.contracts.replies import Stale
-from palaver.store.scripting.contracts.server_lists import KeptList, TooManyLists
+from palaver.store.scripting.contracts.server_lists import KeepServerList, KeptList, TooManyLists
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.limits import count_exceeded
 

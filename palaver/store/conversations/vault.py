@@ -18,9 +18,8 @@ from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store.reading.reading import check_conversation_id, known_fields, unknown_conversation
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
-from palaver.store.scripting.contracts import KeepSecrets
 from palaver.store.scripting.contracts.replies import RefusalCode, Unknown
-from palaver.store.scripting.contracts.secrets import NewSecret, Overfull, Saved
+from palaver.store.scripting.contracts.secrets import KeepSecrets, NewSecret, Overfull, Saved
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import all_shards

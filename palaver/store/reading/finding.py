@@ -10,8 +10,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from palaver.store.redis.connection import portions
 from palaver.store.redis.keys import Key
 from palaver.store.redis.visits import whole
-from palaver.store.scripting.contracts import Find
-from palaver.store.scripting.contracts.listing import FieldTest, Index, Matches
+from palaver.store.scripting.contracts.listing import FieldTest, Find, Index, Matches
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.limits import count_exceeded, limit_of
 

@@ -28,8 +28,7 @@ from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, Fields, now_ms
 from palaver.store.redis.reach import reach
 from palaver.store.redis.visits import is_away
-from palaver.store.scripting.contracts import ReadLog
-from palaver.store.scripting.contracts.logs import LogPage
+from palaver.store.scripting.contracts.logs import LogPage, ReadLog
 from palaver.store.scripting.contracts.replies import Unknown
 from palaver.store.scripting.contracts.wire import read_agent
 from palaver.store.scripting.log_entries import Withdrawn, in_reply

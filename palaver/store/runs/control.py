@@ -20,11 +20,10 @@ from palaver.steps.leases import Settled
 from palaver.store.reading.events import LogEntry
 from palaver.store.redis import keys
 from palaver.store.runs.runs import Runs, Submitted
-from palaver.store.scripting.contracts import Act, DeleteConversation, DeleteRun
 from palaver.store.scripting.contracts.declaration import Script
-from palaver.store.scripting.contracts.logs import Deleted
+from palaver.store.scripting.contracts.logs import DeleteConversation, Deleted, DeleteRun
 from palaver.store.scripting.contracts.replies import Active, Busy, Ended, Mismatch, More, Unknown
-from palaver.store.scripting.contracts.runs import Accepted, NewItem, RefusedItem
+from palaver.store.scripting.contracts.runs import Accepted, Act, NewItem, RefusedItem
 from palaver.store.scripting.idempotency import IdempotencyKey, IdempotencyRecord, idempotency
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal

@@ -21,9 +21,20 @@ from palaver.store.reading.reading import check_conversation_id, unknown_convers
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.runs.runs import Runs
-from palaver.store.scripting.contracts import Append, FindPlace, Fork, WithdrawAfter
 from palaver.store.scripting.contracts.conversations import HashField
-from palaver.store.scripting.contracts.logs import Appended, Forked, Misplaced, NoPlace, Place, ToCopy, WithdrawnBehind
+from palaver.store.scripting.contracts.logs import (
+    Append,
+    Appended,
+    FindPlace,
+    Fork,
+    Forked,
+    Misplaced,
+    NoPlace,
+    Place,
+    ToCopy,
+    WithdrawAfter,
+    WithdrawnBehind,
+)
 from palaver.store.scripting.contracts.replies import Busy, Mismatch, Unknown
 from palaver.store.scripting.contracts.runs import Rejected
 from palaver.store.scripting.idempotency import IdempotencyRecord

@@ -23,17 +23,18 @@ from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.reach import reach
-from palaver.store.scripting.contracts import Cancel, CopyLog, Submit
-from palaver.store.scripting.contracts.logs import Copied
+from palaver.store.scripting.contracts.logs import Copied, CopyLog
 from palaver.store.scripting.contracts.replies import Ended, Mismatch, Moved, Unknown
 from palaver.store.scripting.contracts.runs import (
     Barred,
+    Cancel,
     Created,
     Full,
     Past,
     Rejected,
     Replayed,
     Steered,
+    Submit,
     SubmitKind,
     TenantFull,
 )

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from palaver.feature import Feature, brought, features
 from palaver.store.scripting.assembly import Files, lua_files
-from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.hooks import PLACES, Hooks
 
@@ -18,6 +17,9 @@ _SUBMITTED: Final = "run_submitted"
 @cache
 def all_scripts() -> tuple[type[Script[Any]], ...]:
     """Return the declarations of the core and of all features."""
+    # Not above: a process that runs a few does without the others.
+    from palaver.store.scripting.contracts.core import SCRIPTS
+
     return (*SCRIPTS, *(script for scripts in brought("scripts") for script in scripts))
 
 

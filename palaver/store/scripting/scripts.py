@@ -25,8 +25,7 @@ from palaver.store.redis.keys import promised
 from palaver.store.redis.visits import AWAY, answered
 from palaver.store.scripting.additions import all_hooks, all_lua_files, all_scripts
 from palaver.store.scripting.assembly import Assembler
-from palaver.store.scripting.contracts import SCRIPTS
-from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.declaration import DECLARED, Script
 from palaver.store.scripting.shared_names import ScriptSettings, shared_names
 from palaver.vocabulary.ids import is_id
 
@@ -271,14 +270,13 @@ class _Sources(Mapping[str, str]):
     def __init__(self, settings: ScriptSettings, version: int) -> None:
         self._names = shared_names(settings, version)
         self._assembler = Assembler(self._names, all_lua_files(), all_hooks())
-        self._core: Mapping[str, type[Script[Any]]] = {script.name: script for script in SCRIPTS}
         self._texts: dict[str, str] = {}
         self.shas: Mapping[str, str] = _Shas(self)
         """The name that Redis has for each of them, by its own."""
 
     def __getitem__(self, name: str) -> str:
         if name not in self._texts:
-            script = self._core.get(name) or self._all[name]
+            script = DECLARED.get(name) or self._all[name]
             self._texts[name] = _WHEN_FULL * script.when_full + self._assembler.script(script).text
         return self._texts[name]
 

@@ -15,10 +15,10 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms, portions
 from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import ask_each, tell_each, whole
-from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Sweep
+from palaver.store.scripting.contracts.conversations import ForgetConversations
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved
-from palaver.store.scripting.contracts.steps import LeftToNewer, RunDue
+from palaver.store.scripting.contracts.steps import Attend, Fill, LeftToNewer, RunDue, Sweep
 from palaver.store.scripting.list_lengths import ANY, list_lengths
 from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts

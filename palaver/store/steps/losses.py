@@ -16,7 +16,7 @@ import orjson
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms, portions
 from palaver.store.redis.visits import ask_each
-from palaver.store.scripting.contracts import Judge
+from palaver.store.scripting.contracts.steps import Judge
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.ids import shard_of

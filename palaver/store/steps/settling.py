@@ -34,9 +34,8 @@ from palaver.steps.verdicts import (
 )
 from palaver.store.reading.records import NANODOLLARS
 from palaver.store.redis import keys
-from palaver.store.scripting import contracts
-from palaver.store.scripting.contracts import Settle
-from palaver.store.scripting.contracts.steps import NewCall, NewEntry, Used, VerdictKind
+from palaver.store.scripting.contracts import steps as contracts
+from palaver.store.scripting.contracts.steps import NewCall, NewEntry, Settle, Used, VerdictKind
 from palaver.vocabulary.ids import safe_call_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from palaver.vocabulary.limits import count_exceeded, limit_of

@@ -29,11 +29,10 @@ from palaver.steps.verdicts import Verdict
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, portions
 from palaver.store.redis.visits import answered
-from palaver.store.scripting.contracts import Claim, HandBack, Promote, ReadLog, Renew, WriteDeltas
 from palaver.store.scripting.contracts.declaration import Script
-from palaver.store.scripting.contracts.logs import LogPage
+from palaver.store.scripting.contracts.logs import LogPage, ReadLog
 from palaver.store.scripting.contracts.replies import Moved, Stale, Unknown
-from palaver.store.scripting.contracts.steps import HeldLease, NewDelta
+from palaver.store.scripting.contracts.steps import Claim, HandBack, HeldLease, NewDelta, Promote, Renew, WriteDeltas
 from palaver.store.scripting.log_entries import read_tail
 from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts

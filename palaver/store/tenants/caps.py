@@ -17,8 +17,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Value, portions
 from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import is_away
-from palaver.store.scripting.contracts import FindAllowed, Reserve
-from palaver.store.scripting.contracts.caps import Reserved
+from palaver.store.scripting.contracts.caps import FindAllowed, Reserve, Reserved
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.scripting.scripts import Command, Scripts

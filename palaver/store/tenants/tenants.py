@@ -12,8 +12,7 @@ from palaver.errors import Refused, StateConflict
 from palaver.store.redis import access_keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.reach import NOBODY
-from palaver.store.scripting.contracts import CreateTenant
-from palaver.store.scripting.contracts.tenants import Added, NameTaken, TagTaken, TooManyTenants
+from palaver.store.scripting.contracts.tenants import Added, CreateTenant, NameTaken, TagTaken, TooManyTenants
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import new_tag
 from palaver.vocabulary.limits import count_exceeded, limit_of

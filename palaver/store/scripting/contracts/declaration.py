@@ -248,6 +248,10 @@ class _OfScript(Generic[T]):
         return made
 
 
+DECLARED: Final[dict[str, type[Script[Any]]]] = {}
+"""The scripts whose declarations are imported, by name: those that this process may run."""
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Script(Generic[R]):
     """A call of a script; ``R`` is the union of its replies."""
@@ -270,6 +274,7 @@ class Script(Generic[R]):
         # Frozen for who reads and checks the code: it would cost a third more to make one.
         dataclass(kw_only=True, eq=False, repr=False)(cls)
         cls.name = snake(cls.__name__)
+        DECLARED[cls.name] = cls
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
