@@ -4,5 +4,6 @@
 local used_under_it = ''
 
 local function write_line(what)
-  redis.call('XADD', PREFIX .. 'journal', 'MAXLEN', '~', Limit.STATISTICS_JOURNAL, '*', 'line', NOW .. OWNER .. ' ' .. what)
+  redis.call('XADD', PREFIX .. 'journal', 'MAXLEN', '~', Limit.STATISTICS_JOURNAL, '*', 'line',
+    string.format('%d', NOW) .. OWNER .. ' ' .. what)
 end

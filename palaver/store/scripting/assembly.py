@@ -182,7 +182,7 @@ def _loop(of: List, places: Sequence[str], step: str) -> Iterator[str]:
     """A function that answers the next one's number and values each time."""
     values = ", ".join(_value(field, place) for field, place in zip(of.fields, places, strict=True))
     behind = step.replace("at + ", "at - ").replace("key + ", "key - ")
-    yield "  local i, count = 0, tonumber(ARGV[at])"
+    yield "  local i, count = 0, ARGV[at] + 0"
     yield f"  {behind}"
     yield f"  function args_{of.name}()"
     yield "    if i == count then return end"

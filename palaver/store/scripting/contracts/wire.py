@@ -49,6 +49,8 @@ Batch = Annotated[tuple[T, ...], "many, of which a script does the same with eac
 Read = Callable[[Any], Any]
 Metadata = Mapping[str, str]
 
+_NUMBER: Final = "{} + 0"
+"""Half of what ``tonumber`` takes, which is a call, and reads a text twice."""
 _CACHED: Final = 16 * KIB
 """Bytes of an agent's JSON that is kept as it was read: many runs have the same one."""
 
@@ -105,9 +107,9 @@ _WIRES: Final[Mapping[Any, Wire]] = {
     str: Wire((str,), "{}", "{}", bytes.decode),
     bytes: Wire((bytes,), "{}", "{}", _same),
     Json: Wire((str, bytes), "{}", "{}", _same),
-    int: Wire((int,), "tonumber({})", "{}", int),
+    int: Wire((int,), _NUMBER, "{}", int),
     bool: Wire((bool,), "{} == '1'", "{} and 1 or 0", bool),
-    Seconds: Wire((float, int), "tonumber({})", "{}", _seconds, _millis, "_ms"),
+    Seconds: Wire((float, int), _NUMBER, "{}", _seconds, _millis, "_ms"),
     Entries: Wire((), "", "{}", _same),
 }
 ANSWERS: Final[Mapping[Any, Read]] = {
@@ -138,7 +140,7 @@ def wire_of(hint: Any) -> Wire:
     if get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
         (other,) = (option for option in get_args(hint) if option is not NoneType)
         wire = wire_of(other)
-        to_lua = wire.to_lua if other in (int, Seconds) else "{} ~= '' and {} or nil"
+        to_lua = f"{{}} ~= '' and {wire.to_lua if other in (int, Seconds) else '{}'} or nil"
         accepts, write = (*wire.accepts, NoneType), wire.write and _unless_none(wire.write)
         return Wire(accepts, to_lua, "{} or ''", _unless_empty(wire.read), write, wire.unit)
     if get_origin(hint) is tuple:

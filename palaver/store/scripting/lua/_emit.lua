@@ -8,10 +8,14 @@ local is_for_feed_only = Events.FEED_ONLY
 -- is: it is not to be shown.
 local function log_entry(run, seq, kind, data, opaque)
   stamp_version()
-  local more = opaque and { 'opaque', opaque } or {}
   ENTRIES, BYTES = ENTRIES + 1, BYTES + #data + #(opaque or '')
   touch('entries', ENTRIES, 'bytes', BYTES)
-  redis.call('XADD', LOG, ENTRIES .. '-0', 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data, unpack(more))
+  local id = ENTRIES .. '-0'
+  if opaque then
+    redis.call('XADD', LOG, id, 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data, 'opaque', opaque)
+  else
+    redis.call('XADD', LOG, id, 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data)
+  end
 end
 
 -- Write the user's messages (JSON texts), which are of no run, to the log.

@@ -23,11 +23,14 @@ local function lease_step(name, step, facts, worker, nonce, lease_ms)
   wait_no_more()
   if STATUS == RunStatus.QUEUED then
     set_status(RunStatus.RUNNING, 'started_at', NOW, 'fence', fence)
-    limits().started = NOW
+    local own = limits()
+    own.started, own.first = NOW, nil
     emit(EventKind.RUN_STARTED, '{}')
     schedule_time_limits()
+  elseif step.call then
+    redis.call('HSET', RUN, 'fence', fence)
   else
-    redis.call('HSET', RUN, 'fence', fence, unpack(step.call and {} or { 'attempt', try_of(step), 'seq', name }))
+    redis.call('HSET', RUN, 'fence', fence, 'attempt', try_of(step), 'seq', name)
   end
   emit(EventKind.STEP_STARTED, cjson.encode({ step = name, attempt = try_of(step), worker = worker }))
 end
@@ -46,8 +49,9 @@ local function lease_of(name, step, facts, waited_ms, known, known_at)
     lacking_for_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = { facts[2], model }, model = model,
     metadata = facts[5], submitted_by = SUBMITTER, condenses = facts[6], call = step.call, edited = step.edited,
     kept = step.kept, answer = step.answer, shown = step.shown,
-    calls_left = most and math.max(0, most - (facts[4] or 0)), log = known and log_tail(known, known_at) or NO_TAIL,
-    waited_ms = waited_ms, deliveries = to_publish(), secrets_at = SECRETS_AT, trace = TRACE,
-    money_capped = per_day or per_month, rate_capped = requests or tokens,
+    calls_left = most and math.max(0, most - (facts[4] or 0)),
+    log = known and log_tail(known, known_at) or { 0, 0, {}, 1, '', '' }, waited_ms = waited_ms,
+    deliveries = to_publish(), secrets_at = SECRETS_AT, trace = TRACE, money_capped = per_day or per_month,
+    rate_capped = requests or tokens,
   }
 end

@@ -8,8 +8,8 @@ local limits_of = {}
 local function limits()
   local own = limits_of[RUN]
   if not own then
-    own = { deadline = tonumber(DEADLINE), start_by = tonumber(START_BY),
-      since = math.max(tonumber(CREATED), tonumber(START_AFTER) or 0), started = tonumber(STARTED),
+    own = { deadline = DEADLINE + 0, start_by = tonumber(START_BY),
+      since = math.max(CREATED, tonumber(START_AFTER) or 0), started = STARTED and STARTED + 0,
       budget = BUDGET and cjson.decode(BUDGET) or {}, warned = WARNED or '' }
     limits_of[RUN] = own
   end

@@ -21,7 +21,7 @@ local START_AFTER, START_BY, STARTED, DEADLINE, BUDGET, WARNED
 local NEWEST, ENTRIES, BYTES, SECRETS_AT
 do
   local place = redis.call('HMGET', CONV, 'version', 'entries', 'bytes', 'secrets_at')
-  NEWEST, ENTRIES, BYTES = tonumber(place[1] or 0), tonumber(place[2] or 0), tonumber(place[3] or 0)
+  NEWEST, ENTRIES, BYTES = (place[1] or 0) + 0, (place[2] or 0) + 0, (place[3] or 0) + 0
   SECRETS_AT = place[4] or ''
 end
 

@@ -1,8 +1,6 @@
 -- The part of the log that a worker does not know yet.
 -- needs: run, page
 
-local NO_TAIL = { 0, 0, {}, 1, '', '' }
-
 -- A page of it behind the position `known`, whose entry was written at `known_at`: what it is behind, the entries, whether
 -- they are all, and what of the log is withdrawn (`LogTail`).
 local function log_tail(known, known_at)
@@ -12,7 +10,7 @@ local function log_tail(known, known_at)
   local tail, complete = page(LOG, known .. '-0', '+')
   -- It is wrong, too, if Redis lost entries and other ones have taken their positions.
   local newest = known > 0 and table.remove(tail, 1)
-  if newest == nil or newest and (newest[1] ~= known .. '-0' or tonumber(newest[2][LogEntry.AT]) ~= known_at) then
+  if newest == nil or newest and (newest[1] ~= known .. '-0' or newest[2][LogEntry.AT] + 0 ~= known_at) then
     known = 0
     tail, complete = page(LOG, '0-0', '+')
   end

@@ -15,13 +15,15 @@ local function time_limits()
   return found
 end
 
--- The limit that is reached first.
+-- The limit that is reached first. Found once, until the run begins.
 local function first_time_limit()
-  local first
-  for _, limit in ipairs(time_limits()) do
-    if not first or limit.at < first.at then first = limit end
+  local own = limits()
+  if not own.first then
+    for _, limit in ipairs(time_limits()) do
+      if not own.first or limit.at < own.first.at then own.first = limit end
+    end
   end
-  return first
+  return own.first
 end
 
 -- Put the next time into DUE at which a limit needs attention: at 80 % of it, for the warning, and when it is reached.

@@ -8,7 +8,7 @@ end
 local function next_model_step()
   mark_running()
   local at = redis.call('HMGET', RUN, 'seq', 'max_steps', 'ending')
-  local made, most, ending = tonumber(at[1]), tonumber(at[2]), at[3]
+  local made, most, ending = at[1] + 0, at[2] + 0, at[3]
   if ending then
     redis.call('HDEL', RUN, 'ending')
     -- The user may have said something meanwhile: the model answers that first.
