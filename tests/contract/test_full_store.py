@@ -41,6 +41,24 @@ async def test_runs_are_cancelled_and_deleted(driver: StoreDriver, store: Store,
         await store.control.delete_run(queued)
 
 
+async def test_so_they_are_by_a_version_whose_scripts_the_server_does_not_have(
+    driver: StoreDriver, store: Store, redis: Any
+) -> None:
+    """It has to load what frees memory while there is none left (ADR 0144)."""
+    running, lease = await driver.begin()
+    queued = (await driver.submit()).run_id
+    async with full(redis):
+        await redis.script_flush()
+        assert await store.steps.renew([lease]) == [Renewal.PROLONGED]
+        await redis.script_flush()
+        await store.runs.cancel(queued)
+        assert (await driver.get(queued)).status == "cancelled"
+        await redis.script_flush()
+        await store.control.delete_run(queued)
+    await driver.finish(lease)
+    assert (await driver.get(running)).status == "completed"
+
+
 async def test_steps_that_workers_have_end_and_none_begins(driver: StoreDriver, store: Store, redis: Any) -> None:
     run_id, lease = await driver.begin()
     lost, of_the_dead = await driver.begin()

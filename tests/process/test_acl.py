@@ -334,9 +334,12 @@ REFUSED: dict[str, tuple[str, Callable[[redis.Redis], object]]] = {
         "palaver-flower",
         lambda server: server.publish("{p00}:feed:x", "y"),
     ),
+    "a worker leaves no code that the API runs": ("palaver-worker", lambda server: server.function_load(LIBRARY)),
+    "the API leaves no code that workers run": ("palaver-api", lambda server: server.function_load(LIBRARY)),
     "nobody moves the replica": ("palaver-worker", lambda server: server.replicaof("NO", "ONE")),
 }
 READ = "return redis.call('EXISTS', KEYS[1])"
+LIBRARY = "#!lua name=planted\nredis.register_function('planted', function() return 1 end)"
 
 
 def test_a_worker_that_is_refused_is_no_worker_and_comes_back(guarded: Cluster) -> None:
