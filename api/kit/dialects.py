@@ -14,7 +14,6 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import Scope as AsgiScope
 
-from palaver.events import EventKind, PartOf
 from palaver.vocabulary.scopes import SCOPES, Scope
 
 from ..http.auth import bearer, routed_path
@@ -49,15 +48,6 @@ class ClosedTable:
         """Members without a row, and rows without a member."""
         rows = {*self.rows}
         return {str(each) for each in ({*self.members} - rows) | (rows - {*self.members, *self.optional})}
-
-
-def event_table(rows: Mapping[Any, object]) -> ClosedTable:
-    """Return the table of a dialect that makes events of its own of a run's: it has a row for each kind that is part of
-    the answer, and passes over others in silence."""
-    parts: dict[PartOf, list[str]] = {part: [] for part in PartOf}
-    for kind in EventKind:
-        parts[kind.part_of].append(kind)
-    return ClosedTable(parts[PartOf.ANSWER], rows, optional=parts[PartOf.COURSE])
 
 
 class Dialect:

@@ -72,7 +72,8 @@ class TakenBack(NamedTuple):
 class MessageTold(NamedTuple):
     """The message of a model step is in the log; its text was shown."""
 
-    message: Mapping[str, Any]
+    data: Mapping[str, Any]
+    """The payload of the event: the message, and what is said of its calls."""
 
 
 class SteerTold(NamedTuple):
@@ -138,6 +139,16 @@ class StatusMoved(NamedTuple):
     data: Mapping[str, Any]
 
 
+class AttemptFailed(NamedTuple):
+    """An attempt of a model step has failed, or its worker is lost: the next one begins anew."""
+
+    step: str
+
+
+class ActionNeeded(NamedTuple):
+    """Nothing of the run goes on any more before an action."""
+
+
 class RunSuspended(NamedTuple):
     """The stream ends here, as an action is needed: the answer brings the rest."""
 
@@ -169,6 +180,8 @@ Change = (
     | AskedBelow
     | ResolvedBelow
     | StatusMoved
+    | AttemptFailed
+    | ActionNeeded
     | RunSuspended
     | StreamLost
     | RunEnded

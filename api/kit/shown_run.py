@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from palaver.errors import FACTS, ErrorClass
@@ -27,6 +27,8 @@ ADVICE: Final[Mapping[str, str]] = {
 _UNFORESEEN: Final = FACTS[ErrorClass.INTERNAL].sentence
 Content = str | Sequence[Mapping[str, Any]]
 """The content of a message, as events have it."""
+TextIn = Callable[[Content], str]
+"""A function that says what the text of a message is."""
 
 
 def text_in(content: Content) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from api.kit.projections import DeltaOutlet, Followed, ViewStream
-from palaver import operations
+from api.kit.projections import ViewStream
 from palaver.operations import Backend, Caller
 from palaver.schemas.models import Run
 
 from .frames import AgEvent
 from .messages import results_in, said_in, snapshot_of
-from .projection import DELTAS, RunProjection
+from .projection import RunProjection
 from .wire import RunAgentInput
 
 _HEADERS: Final = {"Cache-Control": "no-cache"}
@@ -43,24 +42,15 @@ async def stream_of(
         body.runId,
         run.id,
         edge=run.last_event_id,
+        answers=frozenset() if again else answers,
         # A snapshot takes from the client what it had of the run.
         known=results_in(body.messages) if before is None else frozenset(),
     )
-    followed = Followed(projection, DELTAS, frozenset() if again else answers)
     opening = [projection.opening(), *([] if before is None else [before])]
 
     async def snapshot(reached: int) -> AgEvent | None:
         # The log may have more already, which the client is told of by what comes behind.
         return await snapshot_of(backend, run.conversation_id, said, before=(run.id, reached))
 
-    outlet = DeltaOutlet(followed)
-    batches = operations.follow(backend, run.id, include="reasoning", pass_on=outlet.pass_on)
-    return ViewStream(
-        batches,
-        followed,
-        backend.closing,
-        outlet,
-        _HEADERS,
-        opening=opening,
-        snapshot=snapshot if reads else None,
-    )
+    shown = snapshot if reads else None
+    return ViewStream(backend, run, projection, _HEADERS, opening=opening, snapshot=shown)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from api.kit import run_changes as changes
-from api.kit.projections import ViewProjection, delta_frames, written
+from api.kit.projections import FollowedProjection, WrittenDeltas, written
 from api.kit.run_view import RunView
 from api.kit.shown_run import failure_sentence, status_in
 from palaver.errors import ErrorClass
@@ -38,18 +38,24 @@ def _written(run_id: str, part: changes.ShownPart, text: str) -> bytes:
     return written([_grown(run_id, part, text)])
 
 
-DELTAS: Final = delta_frames(_written)
-
-
-class RunProjection(ViewProjection[AgEvent]):
+class RunProjection(FollowedProjection):
     """A run, or the part of it behind an answer, as one run of AG-UI."""
 
+    deltas: ClassVar = WrittenDeltas(_written)
+
     def __init__(
-        self, thread_id: str, ag_run_id: str, run_id: str, *, edge: float = 0, known: frozenset[str] = frozenset()
+        self,
+        thread_id: str,
+        ag_run_id: str,
+        run_id: str,
+        *,
+        edge: float = 0,
+        answers: frozenset[str] = frozenset(),
+        known: frozenset[str] = frozenset(),
     ) -> None:
         """``edge`` is the number of an event: up to there it is known how the run went on. ``known`` are the calls, as
         clients name them, whose results the client has: it would show them once more."""
-        super().__init__(RunView(edge=edge, stops=True, resends=False))
+        super().__init__(RunView(edge=edge, stops=True, resends=False), answers)
         self._thread_id, self._ag_run_id, self._run_id = thread_id, ag_run_id, run_id
         self._known = known
 

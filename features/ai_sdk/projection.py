@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from api.kit import run_changes as changes
-from api.kit.projections import ViewProjection, delta_frames, written
+from api.kit.projections import FollowedProjection, WrittenDeltas, written
 from api.kit.run_view import RunView
 from api.kit.shown_run import failure_sentence, status_in, text_in
 from palaver.vocabulary.lifecycle import RunStatus
@@ -32,20 +32,26 @@ def _written(run_id: str, part: changes.ShownPart, text: str) -> bytes:
     return written([_grown(run_id, part, text)])
 
 
-DELTAS: Final = delta_frames(_written)
-
-
 def _known_as(call: changes.ShownCall) -> str:
     """Return the id of a call: clients know it by that alone."""
     return f"{call.id}~{call.step}" if call.again else call.id
 
 
-class ChatProjection(ViewProjection[Chunk]):
+class ChatProjection(FollowedProjection):
     """The answer of one run, as a client follows it."""
 
-    def __init__(self, run_id: str, *, client_tools: frozenset[str] = frozenset(), edge: float = 0) -> None:
+    deltas: ClassVar = WrittenDeltas(_written)
+
+    def __init__(
+        self,
+        run_id: str,
+        *,
+        client_tools: frozenset[str] = frozenset(),
+        edge: float = 0,
+        answers: frozenset[str] = frozenset(),
+    ) -> None:
         """``edge`` is the number of an event: up to there it is known how the run went on."""
-        super().__init__(RunView(edge=edge))
+        super().__init__(RunView(edge=edge), answers)
         self._run_id = run_id
         self._client_tools = client_tools
 
@@ -72,7 +78,7 @@ class ChatProjection(ViewProjection[Chunk]):
         yield {"type": "reset-step"}
 
     def _answered(self, change: changes.MessageTold) -> Iterator[Chunk]:
-        yield from (part for part in parts_of(change.message["content"]) if part["type"] == "file")
+        yield from (part for part in parts_of(change.data["message"]["content"]) if part["type"] == "file")
 
     def _steered(self, change: changes.SteerTold) -> Iterator[Chunk]:
         parts = parts_of(change.message["content"])

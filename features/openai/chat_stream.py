@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from api.kit import run_changes as changes
-from api.kit.projections import DeltaOutlet, ViewProjection, delta_frames
+from api.kit.projections import DeltaOutlet, ViewProjection, WrittenDelta
 from api.kit.run_view import RunView
 from api.kit.streams import EventStream, Outlet
 from palaver import operations
@@ -22,7 +22,7 @@ from palaver.operations import Backend, Caller, StoredEvent
 from palaver.schemas.models import Run
 
 from .completions import about, answer_of, finish_of, let_go, refusal_of, usage_of
-from .shown import KEEP_ALIVE, QUIET
+from .shown import KEEP_ALIVE, QUIET, TEXTS
 from .wire import ChatCreate
 
 _DONE: Final = b"data: [DONE]\n\n"
@@ -32,17 +32,12 @@ _APART: Final = "\n\n"
 """The text between two messages of a run: a completion has one."""
 
 
-def _text(run_id: str, part: changes.ShownPart, text: str) -> bytes:
-    return orjson.dumps(text)
-
-
-_DELTAS: Final = delta_frames(_text)
-
-
 class ChatText(ViewProjection[str]):
     """The text of a completion, made of a run's events. It only grows: what was shown of an attempt that failed cannot
     be taken back. So the next attempt shows nothing as long as it says the same, and then goes on; where it says
     something else, it begins behind a blank line."""
+
+    deltas: ClassVar = TEXTS
 
     def __init__(self, chunk: Callable[[bytes], bytes]) -> None:
         """``chunk`` makes a chunk of a text in JSON."""
@@ -64,19 +59,14 @@ class ChatText(ViewProjection[str]):
             return ""
         return "".join(self.read(event))
 
-    def at_once(self, event: StoredEvent) -> bytes | None:
-        """Return the chunk of a delta that only goes on with what is shown; None for any other event. If it was sent,
-        ``passed`` has to be told."""
-        if self._stale or event.type != EventKind.MESSAGE_DELTA:
-            return None
-        frame = _DELTAS.of(event)
-        return self._chunk(frame) if frame.place is not None and frame.place == self.view.goes_on else None
+    def framed(self, delta: WrittenDelta) -> bytes | None:
+        """Return the chunk of a delta that only goes on with what is shown."""
+        return None if self._stale else self._chunk(delta.frame)
 
-    def passed(self, event: StoredEvent) -> None:
-        """Note that the chunk of this delta was sent at once."""
-        frame = _DELTAS.of(event)
-        self.view.note(frame.length, frame.raw)
-        self._said.append(frame.text)
+    def passed(self) -> None:
+        """Note that the chunk that was asked for last was sent at once."""
+        super().passed()
+        self._said.append(self._latest.text)
 
     def _step_begun(self, change: changes.StepBegun) -> Iterator[str]:
         self._said, self._stale, self._apart = [], "", self._any

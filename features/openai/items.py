@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from api.kit.shown_run import Content
 from palaver.schemas.arguments import as_json
 from palaver.schemas.content import parts_from, text_of
 from palaver.schemas.mcp_servers import JOINT, own_label
@@ -89,9 +90,8 @@ def approval_item(action: Mapping[str, Any], response: ResponseId, labels: Label
     }
 
 
-def text_in(message: Mapping[str, Any]) -> str:
-    """Return the text of a message as an event has it."""
-    content = message.get("content", "")
+def text_in(content: Content) -> str:
+    """Return the text of a message as an event has it, with a word for each image and file."""
     return content if isinstance(content, str) else text_of(parts_from(content))
 
 
@@ -109,7 +109,8 @@ def approval_response_item(request: str, decided: Mapping[str, Any]) -> dict[str
 def output_item(item_id: str, message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the output of a call that the client made."""
     about = {"id": f"{item_id}_output", "type": "function_call_output", "call_id": message["call_id"]}
-    return {**about, "output": text_in(message), "status": "incomplete" if message.get("is_error") else "completed"}
+    status = "incomplete" if message.get("is_error") else "completed"
+    return {**about, "output": text_in(message["content"]), "status": status}
 
 
 def input_items(item_id: str, message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -124,7 +125,7 @@ def input_items(item_id: str, message: Mapping[str, Any]) -> list[dict[str, Any]
         function_item(f"fc_{item_id}_{place}", {**call, "arguments": as_json(call["arguments"])}, "completed")
         for place, call in enumerate(message.get("tool_calls", ()))
     ]
-    text = text_in(message)
+    text = text_in(message.get("content", ""))
     return [*([text_item(f"msg_{item_id}", text, "completed")] if text else []), *calls]
 
 

@@ -1,19 +1,18 @@
-"""The projection of a run's events to those of a response: a pure function of the events before, and nothing else.
+"""The projection of a run's events to those of a response: a table of what each change of the run is there.
 
 Numbers. An event of the run that has the number ``seq`` becomes up to `SPREAD` events here, and these are numbered from
 ``(seq - base) * SPREAD`` on; ``base`` is the number of the response's first event, which is 0 here. So the number of an
 event is the same whenever and wherever it is read, though deltas may be joined or gone by then: it is known from the
 log alone.
-
-Items. What was shown of an answer that a worker lost, or that is tried again, stays as an item that is incomplete, and
-is no part of the output. The next attempt is another item.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
+from api.kit import run_changes as changes
 from palaver.events import EventKind
 from palaver.operations import StoredEvent
 from palaver.schemas.arguments import as_json
@@ -21,12 +20,10 @@ from palaver.schemas.mcp_servers import own_label
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.lifecycle import RunStatus
 
-from .growing import GrowingItems
 from .ids import ResponseId
 from .items import approval_item, approval_response_item, function_item, input_items, output_item, server_item, text_in
 from .shown import SPREAD, CallBegun, ShownEvent
-from .tables import EVENTS
-from .writing import ResponseWriter
+from .writing import ENDED, ResponseWriter
 
 _CALLS, _OF_CALL, _LAST = 10, 4, SPREAD - 1
 """Places among the events that a message becomes: the first of its calls, and how many one of them has; and that of the
@@ -41,50 +38,32 @@ _ENDS: Final[Mapping[str, str]] = {
 """The last event of a response by the status of its run. There is none for a cancelled one: its status says so."""
 
 
-class ResponseProjection:
+class ResponseProjection(ResponseWriter):
     """The events of one response, made of those of its run, which come in order from the first one on; with ``every``
     those of all responses that the run is."""
 
     def __init__(self, response: ResponseId, agent: AgentSpec, *, every: bool = False) -> None:
+        super().__init__(response, every=every)
         self._agent = agent
         self._labels = tuple(agent.mcp_servers)
         self._by_client = {tool.name for tool in agent.client_tools}
-        self._makers: dict[str, Callable[[StoredEvent, Mapping[str, Any]], None]] = {
-            kind: getattr(self, f"_{part}") for kind, part in EVENTS.items() if part
-        }
-        self._out = ResponseWriter(response, every=every)
-        self.growing = GrowingItems(self._out)
-        """The items that grow: it tells what a delta is that only adds to one."""
         self._interrupted_at = -1
-        self._calls: dict[str, CallBegun] = {}
-        self._requests: dict[str, str] = {}
-        """The items that ask for approvals, by the ids of their actions."""
+        self._calls: dict[tuple[str, str], CallBegun] = {}
+        """Those without a result, by the model step and the id."""
         self.input: list[dict[str, Any]] = []
         """The items that the client sent for it."""
         self.waiting = True
         """True if it has ended, and the next one has not begun."""
-        self.over = False
+
+    @property
+    def over(self) -> bool:
         """True if the run has ended."""
-
-    @property
-    def part(self) -> int:
-        """The part of the run that the events have come to; -1 before the first event."""
-        return self._out.part
-
-    @property
-    def output(self) -> list[dict[str, Any]]:
-        """Items that are whole, or that an end has cut off."""
-        return self._out.output
-
-    @property
-    def last(self) -> int:
-        """The number of the last event that was shown."""
-        return self._out.last
+        return self.view.over
 
     @property
     def done(self) -> bool:
         """True if the response is whole: nothing more comes of it."""
-        return self.has_ended(self._out.response.part)
+        return self.has_ended(self.response.part)
 
     def has_ended(self, part: int) -> bool:
         """Tell whether a part of the run is whole."""
@@ -93,107 +72,75 @@ class ResponseProjection:
     @property
     def ended_by_call(self) -> bool:
         """True if it is whole, and ends with calls that the client answers or has answered."""
-        return self.done and self._interrupted_at == self._out.response.part
+        return self.done and self._interrupted_at == self.response.part
 
     @property
     def begun(self) -> bool:
         """True if there is such a response."""
-        return self.part >= self._out.response.part
+        return self.part >= self.response.part
 
     def read(self, event: StoredEvent, thoughts: str = "") -> list[ShownEvent]:
         """Take the next event, and return what it is here. ``thoughts`` are those before a message, where they are not
         among the events."""
-        make = self._makers.get(event.type)
-        if make is None:
-            return []
-        self._out.take_up(event)
-        data = event.data
-        if self.waiting and self.part >= 0:
-            if not _is_answer(event, data):
-                self.over |= event.type == EventKind.RUN_FINISHED
-                return []
+        self.take_up(event)
+        data = self.data_of(event)
+        if self.waiting:
+            if not _begins(event, data):
+                self.view.read(event, data)
+                return self.shown
             self._begin()
-        if thoughts and self._of_model(data):
-            self.growing.think(data["step"], 0, thoughts)
-        make(event, data)
-        return self._out.shown
-
-    def seq_of(self, number: int) -> int | None:
-        """Return the number of the run's event that an event of the response belongs to; None before the response has
-        begun."""
-        return self._out.seq_of(number)
+        if event.type == EventKind.MESSAGE_CREATED and not _of_model(data):
+            if self.mine and not data.get("nudge"):
+                self.input += input_items(f"{self.response.tail}_i{event.seq}", data["message"])
+            return self.shown
+        return self._shown(self.view.read(event, {**data, "thoughts": thoughts} if thoughts else data))
 
     # The parts of a run.
 
-    def _created(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._begin()
-
     def _begin(self) -> None:
-        self._out.begin_part()
+        self.begin_part()
         self.waiting = False
-        self._out.show("response.created")
-        self._out.show("response.in_progress" if self._out.response.part else "response.queued")
+        self.show("response.created")
+        self.show("response.in_progress" if self.response.part else "response.queued")
 
-    def _started(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        if self.part == 0:
-            self._out.show("response.in_progress")
+    def _moved(self, change: changes.StatusMoved) -> None:
+        if change.kind == EventKind.RUN_STARTED and self.part == 0:
+            self.show("response.in_progress")
 
-    def _interrupted(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        if self._out.mine:
+    def _interrupted(self, change: changes.ActionNeeded) -> None:
+        if self.mine:
             self._interrupted_at = self.part
         self._end("response.completed")
 
-    def _finished(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._end(_ENDS[data["status"]])
-        self.over = True
+    def _finished(self, change: changes.RunEnded) -> None:
+        self._end(_ENDS[change.data["status"]])
 
     def _end(self, kind: str) -> None:
-        self.growing.discard()
         for call in self._calls.values():
-            if call.index is not None:
-                self._close_call(call, "incomplete", None)
-        self._out.go_to(_LAST)
-        self._out.show(kind)
+            self._close_call(call, "incomplete", None)
+        self.go_to(_LAST)
+        self.show(kind)
         self.waiting = True
 
-    # Texts, messages and calls.
+    # Messages and calls.
 
-    def _text_part(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self.growing.say(event, data)
-
-    def _thought_part(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self.growing.think(data["step"], data["attempt"], data["text"], event)
-
-    def _discarded(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self.growing.discard()
-
-    def _attempt_failed(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        if "/" not in data["step"]:
-            self.growing.fail(data["step"])
-
-    @staticmethod
-    def _of_model(data: Mapping[str, Any]) -> bool:
-        return data.get("step") is not None and data.get("message", {}).get("role") == "assistant"
-
-    def _message(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        if not self._of_model(data):
-            if self._out.mine and not data.get("nudge"):
-                self.input += input_items(f"{self._out.response.tail}_i{event.seq}", data["message"])
-            return
-        message, step = data["message"], data["step"]
-        text, status = text_in(message), "incomplete" if message.get("partial") else "completed"
-        self.growing.complete(step, text, status)
+    def _answered(self, change: changes.MessageTold) -> None:
+        data, message = change.data, change.data["message"]
+        self.close("reasoning", "completed", kept=True)
+        self.go_to(ENDED)
+        status = "incomplete" if message.get("partial") else "completed"
+        self.close("text", status, text_in(message["content"]), kept=True)
         calls, refused = message.get("tool_calls", ()), set(data.get("refused_calls") or ())
         risky = set(data.get("risky_calls") or ())
         for place, asked in enumerate(calls):
-            if asked["id"] in refused and not self._runs(asked["name"]):
+            by_client = asked["name"] in self._by_client
+            if asked["id"] in refused and (by_client or not self._runs(asked["name"])):
                 # The model was told of its slip, which is no call of a server that the client knows, nor one to answer.
                 continue
             call = {**asked, "arguments": as_json(asked["arguments"])}
-            self._out.go_to(_CALLS + _OF_CALL * place)
-            by_client = call["name"] in self._by_client
-            kind = "fc" if by_client else "mcp"
-            made = self._calls[call["id"]] = CallBegun(call, (kind, step, place), by_client)
+            self.go_to(_CALLS + _OF_CALL * place)
+            named = ("fc" if by_client else "mcp", data["step"], place)
+            made = self._calls[data["step"], call["id"]] = CallBegun(call, named, by_client)
             if by_client:
                 self._function(made)
             elif call["id"] in refused or not self._agent.approvals.ask(
@@ -203,73 +150,95 @@ class ResponseProjection:
 
     def _runs(self, tool: str) -> bool:
         """Tell whether a tool would be one of the agent's servers, or of this one, of which it has tools."""
-        return tool not in self._by_client and (bool(self._agent.tools) or own_label(self._labels, tool) is not None)
+        return bool(self._agent.tools) or own_label(self._labels, tool) is not None
 
     def _function(self, made: CallBegun) -> None:
-        index, call = self._out.next_index(), made.call
-        self._out.show(
-            "response.output_item.added",
-            output_index=index,
-            item=function_item(self._out.id_of(*made.named), call, "in_progress"),
-        )
-        place = {"item_id": self._out.id_of(*made.named), "output_index": index}
-        self._out.show("response.function_call_arguments.delta", **place, delta=call["arguments"])
-        self._out.show("response.function_call_arguments.done", **place, name=call["name"], arguments=call["arguments"])
-        self._out.whole(index, function_item(self._out.id_of(*made.named), call, "completed"))
+        index, call, item_id = self.next_index(), made.call, self.id_of(*made.named)
+        item = function_item(item_id, call, "in_progress")
+        self.show("response.output_item.added", output_index=index, item=item)
+        place, arguments = {"item_id": item_id, "output_index": index}, call["arguments"]
+        self.show("response.function_call_arguments.delta", **place, delta=arguments)
+        self.show("response.function_call_arguments.done", **place, name=call["name"], arguments=arguments)
+        self.whole(index, function_item(item_id, call, "completed"))
 
     def _open_call(self, made: CallBegun) -> None:
-        made.index = index = self._out.next_index()
-        place = {"item_id": self._out.id_of(*made.named), "output_index": index}
-        self._out.show("response.output_item.added", output_index=index, item=self._server_item(made, "in_progress"))
-        self._out.show("response.mcp_call_arguments.delta", **place, delta=made.call["arguments"])
-        self._out.show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
-        self._out.show("response.mcp_call.in_progress", **place)
+        made.index = index = self.next_index()
+        place = {"item_id": self.id_of(*made.named), "output_index": index}
+        self.show("response.output_item.added", output_index=index, item=self._server_item(made, "in_progress"))
+        self.show("response.mcp_call_arguments.delta", **place, delta=made.call["arguments"])
+        self.show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
+        self.show("response.mcp_call.in_progress", **place)
 
     def _close_call(self, made: CallBegun, status: str, output: str | None) -> None:
         index, made.index = made.index, None
         if index is None:
             return
         if status != "incomplete":
-            self._out.show(f"response.mcp_call.{status}", item_id=self._out.id_of(*made.named), output_index=index)
-        self._out.whole(index, self._server_item(made, status, output))
+            self.show(f"response.mcp_call.{status}", item_id=self.id_of(*made.named), output_index=index)
+        self.whole(index, self._server_item(made, status, output))
 
     def _server_item(self, made: CallBegun, status: str, output: str | None = None) -> dict[str, Any]:
-        return server_item(self._out.id_of(*made.named), self._labels, made.call, status, output, made.request)
+        return server_item(self.id_of(*made.named), self._labels, made.call, status, output, made.request)
 
-    def _tool_result(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        message = data["message"]
-        made = self._calls.pop(message["call_id"], None)
-        if made is None or made.by_client:
-            if made is not None and self._out.mine and self._out.response.part:
-                self.input.append(output_item(self._out.id_of(*made.named), message))
+    def _returned(self, change: changes.CallReturned) -> None:
+        message, made = change.message, self._calls.pop((change.call.step, change.call.id), None)
+        if made is None:
+            return
+        if made.by_client:
+            if self.mine and self.response.part:
+                self.input.append(output_item(self.id_of(*made.named), message))
             return
         if made.index is None:
             self._open_call(made)
-        self._out.go_to(_OF_CALL)
-        self._close_call(made, "failed" if message.get("is_error") else "completed", text_in(message))
+        self.go_to(_OF_CALL)
+        status = "failed" if message.get("is_error") else "completed"
+        self._close_call(made, status, text_in(message["content"]))
 
-    def _action(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        action = data["action"]
-        if action["type"] == "approval":
-            item, index = approval_item(action, self._out.current, self._labels), self._out.next_index()
-            self._requests[action["id"]] = item["id"]
-            self._out.show("response.output_item.added", output_index=index, item=item)
-            self._out.whole(index, item)
-
-    def _decision(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        made = self._calls.get(data["call_id"])
-        request = self._requests.get(data["action_id"])
-        if made is None or request is None:
+    def _asked(self, change: changes.ActionAsked) -> None:
+        made = self._calls.get((change.call.step, change.call.id))
+        if made is None or change.action["type"] != "approval":
             return
-        made.request = request
-        if self._out.mine:
-            self.input.append(approval_response_item(request, data))
+        item, index = approval_item(change.action, self.current, self._labels), self.next_index()
+        made.request = item["id"]
+        self.show("response.output_item.added", output_index=index, item=item)
+        self.whole(index, item)
+
+    def _decided(self, change: changes.ActionSettled) -> None:
+        call, data = change.asked.call, change.data
+        made = self._calls.get((call.step, call.id))
+        if made is None or made.request is None:
+            return
+        if self.mine:
+            self.input.append(approval_response_item(made.request, data))
         if data["decision"] == "edit":
             made.call = {**made.call, "arguments": data["arguments"]}
-        if data["decision"] in ("approve", "edit") and made.index is None:
+        if change.approved and made.index is None:
             self._open_call(made)
 
+    rows: ClassVar = MappingProxyType(
+        {
+            changes.StepEnded: ResponseWriter.discard,
+            changes.PartOpened: ResponseWriter._opened_part,
+            changes.PartGrown: ResponseWriter._grown,
+            changes.TakenBack: ResponseWriter.discard,
+            changes.AttemptFailed: ResponseWriter._attempt_failed,
+            changes.MessageTold: _answered,
+            changes.CallReturned: _returned,
+            changes.ActionAsked: _asked,
+            changes.ActionSettled: _decided,
+            changes.StatusMoved: _moved,
+            changes.ActionNeeded: _interrupted,
+            changes.RunEnded: _finished,
+        }
+    )
 
-def _is_answer(event: StoredEvent, data: Mapping[str, Any]) -> bool:
-    """Tell whether a run that waits goes on with an event."""
-    return event.type == EventKind.ACTION_RESOLVED and data["decision"] != "cancelled"
+
+def _of_model(data: Mapping[str, Any]) -> bool:
+    return data.get("step") is not None and data["message"]["role"] == "assistant"
+
+
+def _begins(event: StoredEvent, data: Mapping[str, Any]) -> bool:
+    """Tell whether a run begins with an event, or goes on with it when it has waited."""
+    if event.type == EventKind.ACTION_RESOLVED:
+        return bool(data["decision"] != "cancelled")
+    return event.type == EventKind.RUN_CREATED

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from palaver.operations import StoredEvent
+from api.kit.projections import WrittenDeltas
+from api.kit.run_changes import ShownPart
 
+from .items import reasoning_item, summary_part, text_item, text_part
 from .tables import ResponseStatus
 
 SPREAD: Final = 1000
@@ -40,30 +43,87 @@ class ShownEvent(NamedTuple):
     fields: Mapping[str, Any]
 
 
-@dataclass(slots=True)
+def frame(number: int, kind: str, fields: Any) -> bytes:
+    """Return an event on the wire."""
+    data = orjson.dumps({"type": kind, "sequence_number": number, **fields})
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+
+
+def _text(run_id: str, part: ShownPart, text: str) -> bytes:
+    return orjson.dumps(text)
+
+
+TEXTS: Final = WrittenDeltas(_text)
+"""Deltas as all wires here have them: the text in JSON, once for all who watch."""
+
+
+class TextForm(NamedTuple):
+    """The words of clients for a text that grows."""
+
+    kind: str
+    """The beginning of the ids of its items."""
+    text: str
+    """The beginning of the types of events about the text."""
+    part: str
+    """The beginning of those about the part that the text is."""
+    place: str
+    item: Callable[[str, str | None, str], dict[str, Any]]
+    part_of: Callable[[str], dict[str, Any]]
+    more: dict[str, Any]
+    """The other fields of a piece of it."""
+
+
+FORMS: Final[Mapping[str, TextForm]] = MappingProxyType(
+    {
+        "text": TextForm(
+            "msg",
+            "response.output_text",
+            "response.content_part",
+            "content_index",
+            text_item,
+            text_part,
+            {"logprobs": []},
+        ),
+        "reasoning": TextForm(
+            "rs",
+            "response.reasoning_summary_text",
+            "response.reasoning_summary_part",
+            "summary_index",
+            reasoning_item,
+            summary_part,
+            {},
+        ),
+    }
+)
+"""By the kind of a part."""
+
+
+@dataclass(eq=False)
 class OpenText:
     """An item of text that more may come of."""
 
+    form: TextForm
     index: int
     id: str
-    step: str
-    attempt: int
     pieces: list[str] = field(default_factory=list)
-    key: tuple[object, ...] = ()
-    """The same for all who have the same item at the same place."""
 
     def __post_init__(self) -> None:
-        self.key = self.id, self.index, self.step, self.attempt
+        self.place: dict[str, Any] = {"item_id": self.id, "output_index": self.index, self.form.place: 0}
+        """The fields that say in events which text it is."""
+        self.key = self.id, self.index
+        """The same for all who have the same item at the same place."""
 
-    @property
-    def text(self) -> str:
-        """All of it so far."""
-        return "".join(self.pieces)
+    @cached_property
+    def _around(self) -> tuple[bytes, bytes, bytes]:
+        kind = f"{self.form.text}.delta"
+        head = f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":'.encode()
+        more = b"," + orjson.dumps(self.form.more)[1:] if self.form.more else b"}"
+        return head, b"," + orjson.dumps(self.place)[1:-1] + b',"delta":', more + b"\n\n"
 
-    @property
-    def place(self) -> dict[str, Any]:
-        """The fields that say in events which item it is."""
-        return {"item_id": self.id, "output_index": self.index}
+    def framed(self, number: int, text: bytes) -> bytes:
+        """Return the frame of more of it, which is a ``text`` in JSON: most of it is that of the one before."""
+        head, about, tail = self._around
+        return b"%b%d%b%b%b" % (head, number, about, text, tail)
 
 
 @dataclass(slots=True)
@@ -77,52 +137,4 @@ class CallBegun:
     index: int | None = None
     """Its place in the output; None while it waits for a decision, or if that was in a response before."""
     request: str | None = None
-
-
-def text_delta(opened: OpenText, text: str) -> dict[str, Any]:
-    """Return the fields of more of a text."""
-    return {**opened.place, "content_index": 0, "delta": text, "logprobs": []}
-
-
-def thought_delta(opened: OpenText, text: str) -> dict[str, Any]:
-    """Return the fields of more of a thought."""
-    return {**opened.place, "summary_index": 0, "delta": text}
-
-
-class LatestDelta:
-    """The payload of the delta that was asked for last, read once: all who watch a run ask for it together."""
-
-    def __init__(self) -> None:
-        self._event: StoredEvent | None = None
-        self._data: Mapping[str, Any] = {}
-
-    def of(self, event: StoredEvent) -> Mapping[str, Any]:
-        """Return the payload of an event."""
-        if self._event is not event:
-            self._event, self._data = event, event.data
-        return self._data
-
-
-LATEST: Final = LatestDelta()
-
-
-class SharedDelta:
-    """The delta that was asked for last, as it is shown and on the wire: the same for all who have it at the same
-    place."""
-
-    __slots__ = ("event", "frame", "key", "shown")
-
-    def __init__(self) -> None:
-        self.event: StoredEvent | None = None
-        self.key: tuple[object, ...] = ()
-        self.shown: ShownEvent | None = None
-        self.frame: bytes | None = None
-
-
-SHARED: Final = SharedDelta()
-
-
-def frame(number: int, kind: str, fields: Any) -> bytes:
-    """Return an event on the wire."""
-    data = orjson.dumps({"type": kind, "sequence_number": number, **fields})
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+    """The item that asks for an approval of it."""

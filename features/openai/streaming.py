@@ -52,7 +52,7 @@ class ResponseEvents(EventStream):
         self._reached = 0
         self._over = False
         self._sent = time.monotonic()
-        outlet = DeltaOutlet(self._projection.growing)
+        outlet = DeltaOutlet(self._projection)
         super().__init__(self._written_out(outlet), backend.closing, outlet=outlet)
 
     @property

@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from api.http.problems import CODES, OF_FEATURES
-from api.kit.dialects import ClosedTable, event_table
+from api.kit.dialects import ClosedTable
 from palaver.errors import ErrorClass
-from palaver.events import EventKind
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 
@@ -167,24 +166,6 @@ FINISHES: Final[Mapping[str, str]] = MappingProxyType(
 """The ``finish_reason`` of a chat completion by the status of its run."""
 TIERS: Final[Mapping[int, str]] = MappingProxyType({2: "priority", 7: "flex"})
 """The ``service_tier`` by the priority of a run; of others it is ``default``."""
-EVENTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        EventKind.RUN_CREATED: "created",
-        EventKind.RUN_STARTED: "started",
-        EventKind.RUN_RETRYING: "attempt_failed",
-        EventKind.RUN_REQUIRES_ACTION: "interrupted",
-        EventKind.RUN_FINISHED: "finished",
-        EventKind.STEP_LOST: "attempt_failed",
-        EventKind.MESSAGE_DELTA: "text_part",
-        EventKind.REASONING_DELTA: "thought_part",
-        EventKind.MESSAGE_CREATED: "message",
-        EventKind.MESSAGE_DISCARDED: "discarded",
-        EventKind.TOOL_FINISHED: "tool_result",
-        EventKind.ACTION_REQUIRED: "action",
-        EventKind.ACTION_RESOLVED: "decision",
-    }
-)
-"""The part of the projection that shows a kind of event. Of other kinds clients have no event."""
 TABLES: Final[Mapping[str, ClosedTable]] = MappingProxyType(
     {
         "problems": ClosedTable(tuple(CODES), PROBLEMS),
@@ -192,7 +173,6 @@ TABLES: Final[Mapping[str, ClosedTable]] = MappingProxyType(
         "statuses": ClosedTable(tuple(RunStatus), STATUSES),
         "finishes": ClosedTable(tuple(RunStatus), FINISHES),
         "limits": ClosedTable([reason for reason in StopReason if reason.status is RunStatus.INCOMPLETE], INCOMPLETE),
-        "events": event_table(EVENTS),
     }
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -32,19 +32,17 @@ class SharedEvent(dict[str, Any]):
         return text_frame(orjson.dumps(self))
 
 
-_deltas: OrderedDict[tuple[UUID, Generation, StoredEvent], SharedEvent] = OrderedDict()
 _last: OrderedDict[tuple[UUID, Generation, int], tuple[Writer, LogEntry, list[SharedEvent]]] = OrderedDict()
+
+
+@lru_cache(_CACHED_DELTAS)
+def _delta(conversation: UUID, generation: Generation, event: StoredEvent) -> SharedEvent:
+    return SharedEvent(Writer(conversation, generation).delta(event))
 
 
 def shared_delta(writer: Writer, event: StoredEvent) -> SharedEvent:
     """Return the event of a delta; it is never changed."""
-    key = (writer.conversation, writer.generation, event)
-    if (known := _deltas.get(key)) is not None:
-        return known
-    made = _deltas[key] = SharedEvent(writer.delta(event))
-    if len(_deltas) > _CACHED_DELTAS:
-        _deltas.popitem(last=False)
-    return made
+    return _delta(writer.conversation, writer.generation, event)
 
 
 def shared(writer: Writer, entry: LogEntry) -> list[SharedEvent]:

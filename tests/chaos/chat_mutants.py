@@ -27,8 +27,8 @@ CHAT_MUTANTS: Final = by_name(
     _mutant("a rest that is not said", _VIEW, "        if rest:\n", "        if False:\n"),
     _mutant("torn text that is taken for whole", _SHOWN, "zlib.crc32(begun.encode()) == self._checksum", "True"),
     _mutant("a call id that comes twice", _TABLE, 'f"{call.id}~{call.step}" if call.again else ', ""),
-    _mutant("more behind the end", _VIEW, "        if self.over:\n            return []\n", ""),
-    _mutant("an end at each wait of the past", _VIEW, "if event.seq >= self.edge else made", ""),
+    _mutant("more behind the end", _VIEW, "        if self.over:\n            return self._told\n", ""),
+    _mutant("an end at each wait of the past", _VIEW, "        if event.seq >= self.edge:\n    ", ""),
     _mutant("an end before a result", _VIEW, "self._idle and not self._settled", "self._idle"),
     _mutant(
         "a wait that goes on for those who look on",
@@ -39,8 +39,8 @@ CHAT_MUTANTS: Final = by_name(
     _mutant(
         "steering within a step",
         _VIEW,
-        "        yield from self._leave()\n        yield from self._steered\n        self._steered = []\n",
-        "        yield from self._steered\n        self._steered = []\n        yield from self._leave()\n",
+        "        self._leave()\n        self._told += self._steered\n        self._steered = []\n",
+        "        self._told += self._steered\n        self._steered = []\n        self._leave()\n",
     ),
     _mutant("what was before said again", _FOLLOWED, "self._muted = bool(answers)", "self._muted = False"),
     _mutant(

@@ -9,9 +9,8 @@ from typing import Any
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from api.kit.projections import Followed, written
+from api.kit.projections import written
 from features.ai_sdk.assembly import AssembledMessage
-from features.ai_sdk.projection import DELTAS as FRAMES
 from features.ai_sdk.projection import ChatProjection
 from features.ai_sdk.values import output_of
 from features.ai_sdk.wire import answers_in
@@ -93,16 +92,17 @@ def test_what_is_gone_of_the_way_changes_nothing_of_the_end(log: RunLog, first: 
 @RANDOM
 @given(log=LOGS, sizes=st.lists(st.integers(1, 5)), straight=st.booleans())
 def test_a_replay_says_the_same_however_the_events_come(log: RunLog, sizes: list[int], straight: bool) -> None:
-    machine = ChatProjection(RUN, client_tools=CLIENT_TOOLS, edge=len(log.events))
-    answer, left, sent = Followed(machine, FRAMES), list(log.events), written([machine.opening()])
+    answer = ChatProjection(RUN, client_tools=CLIENT_TOOLS, edge=len(log.events))
+    left, sent = list(log.events), written([answer.opening()])
     for size in [*sizes, len(left)]:
         batch, left = left[:size], left[size:]
         while straight and batch and batch[0].type in DELTAS and (frame := answer.at_once(batch[0])):
             sent += frame
-            answer.passed(batch.pop(0))
+            answer.passed()
+            del batch[0]
         sent += b"".join(answer.pieces(batch)) if batch else b""
     assert chunks_of(sent) == projected(log.events, len(log.events))
-    assert machine.view.over
+    assert answer.view.over
     assert b"".join(answer.pieces(log.events)) == b"", "nothing behind the end"
 
 
@@ -120,8 +120,8 @@ def test_an_answer_goes_on_where_the_client_has_stopped(log: RunLog) -> None:
         answered = [action for action in asked if action not in settled][-1]
         calls = [chunk["toolCallId"] for chunk in before if chunk["type"] == "tool-input-available"]
         edge = len(log.events)
-        machine = ChatProjection(RUN, client_tools=CLIENT_TOOLS, edge=edge)
-        behind = chunks_of(b"".join(Followed(machine, FRAMES, frozenset({answered})).pieces(log.events)))
+        follows = ChatProjection(RUN, client_tools=CLIENT_TOOLS, edge=edge, answers=frozenset({answered}))
+        behind = chunks_of(b"".join(follows.pieces(log.events)))
         check(behind, calls)
         assert shown(before, behind) == whole
 

@@ -250,7 +250,7 @@ def test_a_delta_that_only_goes_on_is_said_at_once() -> None:
         if at_once is None:
             text.add(event)
         else:
-            text.passed(event)
+            text.passed()
     assert said == [None, b'"two"', None, None, None, b'" four"']
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
+from unittest import mock
 
 import orjson
 import pytest
 
-from features.openai import growing, projection, writing
+from features.openai import projection, writing
 from features.openai.ids import ResponseId
 from features.openai.projection import ResponseProjection
-from features.openai.shown import BEGUN, FINAL, SHARED, SPREAD, ShownEvent, frame
+from features.openai.shown import BEGUN, FINAL, SPREAD, ShownEvent, frame
 from palaver.errors import UnknownRun
 from palaver.events import EventKind
 from palaver.schemas.actions import Approvals, ClientTool
@@ -54,7 +57,7 @@ class Story:
         """All of it."""
         choose = self._random
         self.write(K.RUN_CREATED, conversation_id="conv")
-        self.write(K.MESSAGE_CREATED, message={"role": "user", "content": "hello"})
+        self.write(K.MESSAGE_CREATED, message={"role": "user", "content": "hello"}, step=None, steer=False)
         self.write(K.RUN_STARTED)
         for step in range(1, choose.randint(1, 5)):
             self._attempts(str(step))
@@ -274,15 +277,20 @@ def check_what_passes_at_once_is_the_same(seed: int) -> None:
     for part in range(parts(events)):
         made, found = ResponseProjection(ResponseId(RUN, part), AGENT), list[ShownEvent]()
         for event in events:
-            if (passed := made.growing.at_once(event)) is not None:
-                assert SHARED.shown is not None
-                assert passed == frame(*SHARED.shown)
-                made.growing.passed(event)
-                found.append(SHARED.shown)
+            if (passed := made.at_once(event)) is not None:
+                made.passed()
+                found.append(unframed(passed))
+                assert passed == frame(*found[-1])
             else:
                 found += made.read(event)
             assert made.last == (found[-1].number if found else -1), seed
         assert found == shown(events, part), seed
+
+
+def unframed(frame: bytes) -> ShownEvent:
+    """The event that a frame is."""
+    fields = orjson.loads(frame.partition(b"data: ")[2])
+    return ShownEvent(fields.pop("sequence_number"), fields.pop("type"), fields)
 
 
 def check_all_responses_at_once_have_the_items_of_each(seed: int) -> None:
@@ -325,25 +333,27 @@ def test_of_whatever_a_run_does(check: Callable[[int], None]) -> None:
         check(seed)
 
 
-_CLASSES: Final = ("ResponseWriter", "GrowingItems", "ResponseProjection")
 MUTANTS: Final[dict[str, tuple[str, str]]] = {
-    "numbers by what was shown": ("self.number_of(self._seq) + self._place", "self.last + 1"),
-    "a joined delta has the first number": ("if event.seq != self._seq:", "if False:"),
-    "a delta at once has another number": ("number = self._out.number_of(event.seq)", "number = self._out.last + 1"),
-    "what was taken at once is forgotten": ('opened.pieces.append(shown.fields["delta"])', "pass"),
-    "a lost worker's text goes on": ("self.discard()\n        self._failed[step] += 1", "pass"),
+    "numbers by what was shown": ("(self._seq - self._base) * SPREAD + self._place", "self.last + 1"),
+    "a joined delta has the first number": ("self._last_seq != self._seq:", "False:"),
+    "a delta at once has another number": (
+        "(delta.event.seq - self._base) * SPREAD, delta.frame",
+        "self.last + 1, delta.frame",
+    ),
+    "what was taken at once is forgotten": ("self._growing.pieces.append(delta.text)", "pass"),
+    "what was taken back goes on": ("changes.TakenBack: ResponseWriter.discard,", ""),
     "the next attempt has the same id": (
         'return f"{item_id}_again{again - 1}" if again > 1 else item_id',
         "return item_id",
     ),
     "what was discarded is in the output": ("if kept and self.mine:", "if self.mine:"),
-    "a part begins with whatever comes": ('and data["decision"] != "cancelled"', ""),
-    "the place of an end depends on what is open": ("self._out.go_to(_LAST)", "pass"),
-    "the place of a text's end depends on its deltas": ("self._out.go_to(_ENDED)", "pass"),
-    "open items stay open at the end": ("        self.growing.discard()\n        for call", "        for call"),
+    "a part begins with whatever comes": ('bool(data["decision"] != "cancelled")', "True"),
+    "the place of an end depends on what is open": ("self.go_to(_LAST)", "pass"),
+    "the place of a text's end depends on its deltas": ("self.go_to(ENDED)", "pass"),
+    "open texts stay open at the end": ("changes.StepEnded: ResponseWriter.discard,", ""),
     "a thought stays open behind the text": (
-        'self._end_thought("completed")\n        if self._text is None',
-        "if self._text is None",
+        'self.close("reasoning", "completed", kept=True)\n            if self._in_message',
+        "if self._in_message",
     ),
 }
 
@@ -352,19 +362,18 @@ MUTANTS: Final[dict[str, tuple[str, str]]] = {
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_each_mutant_is_noticed(mutant: str) -> None:
     before, after = MUTANTS[mutant]
-    made: dict[str, Any] = {}
-    found = 0
-    for module in (writing, growing, projection):
+    found, made = 0, dict[str, ModuleType]()
+    for module in (writing, projection):
         assert module.__file__ is not None
         source = Path(module.__file__).read_text()
         found += source.count(before)
-        space: dict[str, Any] = {"__name__": module.__name__, "__package__": "features.openai"}
-        exec(compile(source.replace(before, after), mutant, "exec"), space)
-        space |= made
-        made |= {name: space[name] for name in _CLASSES if name in space}
+        made[module.__name__] = mutated = ModuleType(module.__name__)
+        mutated.__package__ = "features.openai"
+        with mock.patch.dict(sys.modules, made):
+            exec(compile(source.replace(before, after), mutant, "exec"), mutated.__dict__)
     assert found >= 1, mutant
     original = globals()["ResponseProjection"]
-    globals()["ResponseProjection"] = made["ResponseProjection"]
+    globals()["ResponseProjection"] = made[projection.__name__].ResponseProjection
     try:
         for check in CHECKS:
             try:
@@ -393,7 +402,7 @@ def test_ids_say_run_and_part() -> None:
     assert SPREAD > 128 * 4 + 100
 
 
-def test_those_who_watch_a_response_share_a_delta_and_its_frame_and_one_elsewhere_has_its_own() -> None:
+def test_a_delta_at_once_has_the_place_that_its_watcher_knows() -> None:
     run = Story(1)
     run.write(K.RUN_CREATED, conversation_id="conv")
     run.write(K.MESSAGE_DELTA, step="1", attempt=1, text="one")
@@ -403,14 +412,9 @@ def test_those_who_watch_a_response_share_a_delta_and_its_frame_and_one_elsewher
     for watcher in watchers:
         watcher.read(begun)
     # One has had an item before that the others do not know any more.
-    watchers[2]._out.next_index()
+    watchers[2].next_index()
     for watcher in watchers:
         watcher.read(first)
-    made, shown = list[bytes | None](), list[ShownEvent | None]()
-    for watcher in watchers:
-        made.append(watcher.growing.at_once(second))
-        shown.append(SHARED.shown)
-    assert shown[0] is shown[1]
-    assert [each.fields["output_index"] for each in shown if each] == [0, 0, 1]
-    assert made[0] is made[1]
-    assert made == [frame(*each) for each in shown if each]
+    made = [watcher.at_once(second) or b"" for watcher in watchers]
+    assert [unframed(each).fields["output_index"] for each in made] == [0, 0, 1]
+    assert made == [frame(*unframed(each)) for each in made]
