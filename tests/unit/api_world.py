@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -156,6 +157,33 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     finally:
         server.connected = True
         await store.close()
+
+
+def in_one_world(
+    cases: Iterable[Any], *of_world: Any, **changes: Any
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[[], Awaitable[None]]]:
+    """Make one test of a function that takes an API and a case, where no case leaves anything for the next one to find:
+    to begin an API takes longer than most questions to it. All cases that fail are told."""
+
+    def decorate(function: Callable[..., Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        alone = len(inspect.signature(function).parameters) == 2
+
+        async def test() -> None:
+            wrong: list[AssertionError] = []
+            async with world(*of_world, **changes) as api:
+                for case in cases:
+                    try:
+                        await function(api, *((case,) if alone else case))
+                    except AssertionError as error:
+                        error.add_note(f"of the case {case!r:.300}")
+                        wrong.append(error)
+            if wrong:
+                raise ExceptionGroup(f"{len(wrong)} cases failed", wrong)
+
+        test.__name__, test.__doc__, test.__module__ = function.__name__, function.__doc__, function.__module__
+        return test
+
+    return decorate
 
 
 class LiveRequest:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from palaver.config.providers import Provider
-from tests.unit.api_world import AGENT, BODY, POLICIES, assert_problem, world
+from tests.unit.api_world import AGENT, BODY, POLICIES, World, assert_problem, in_one_world, world
 
 NOW = datetime.now(UTC)
 
@@ -25,8 +25,7 @@ def _result(call_id: str | None) -> dict[str, Any]:
     return {"role": "tool", "content": "2", "call_id": call_id}
 
 
-@pytest.mark.parametrize(
-    ("messages", "place", "says"),
+@in_one_world(
     [
         ([_result("c1")], "/input/0", "'c1'"),
         ([_user(), _result(None)], "/input/1", "needs the call_id"),
@@ -45,16 +44,15 @@ def _result(call_id: str | None) -> dict[str, Any]:
             "no tool_calls",
         ),
         ([{**_user(), "call_id": "c1"}], "/input/0", "only a tool message"),
-    ],
+    ]
 )
-async def test_messages_must_be_whole_turns(messages: list[dict[str, Any]], place: str, says: str) -> None:
-    async with world() as api:
-        answer = await api.client.post("/v1/runs", json={**BODY, "input": messages})
-        assert answer.status_code == 422
-        faults = [fault for fault in answer.json()["errors"] if fault["pointer"] == place]
-        assert faults, answer.text
-        assert {fault["code"] for fault in faults} == {"invalid_history"}
-        assert any(says in fault["message"] for fault in faults), faults
+async def test_messages_must_be_whole_turns(api: World, messages: list[dict[str, Any]], place: str, says: str) -> None:
+    answer = await api.client.post("/v1/runs", json={**BODY, "input": messages})
+    assert answer.status_code == 422
+    faults = [fault for fault in answer.json()["errors"] if fault["pointer"] == place]
+    assert faults, answer.text
+    assert {fault["code"] for fault in faults} == {"invalid_history"}
+    assert any(says in fault["message"] for fault in faults), faults
 
 
 LOOK = {"type": "text", "text": "look"}
@@ -62,40 +60,40 @@ IMAGE = {"type": "image", "url": "https://example.com/a.png"}
 FILE = {"type": "file", "url": "data:application/pdf;base64,JVBERi0=", "name": "a.pdf"}
 
 
-@pytest.mark.parametrize(
-    ("message", "says"),
+@in_one_world(
     [
         ({"role": "user", "content": [LOOK, {"type": "file", "url": "https://example.com/a.pdf"}]}, "a data: URL"),
         ({"role": "user", "content": [LOOK, {"type": "reasoning", "text": "hm"}]}, "reasoning"),
         ({"role": "assistant", "content": [LOOK, IMAGE]}, "an image"),
-    ],
+    ]
 )
-async def test_what_no_model_can_be_sent_is_refused_and_not_left_out(message: dict[str, Any], says: str) -> None:
-    async with world() as api:
-        answer = await api.client.post("/v1/runs", json={**BODY, "input": [message, _user()]})
-        problem = assert_problem(answer, 422, "unsupported_content", "/input/0/content/1")
-        assert says in problem["errors"][0]["message"]
-        kept = await api.submit(input=[{"role": "user", "content": [LOOK, IMAGE, FILE]}])
-        there = {"conversation_id": kept["conversation_id"], "input": [message, _user()]}
-        assert_problem(await api.client.post("/v1/runs", json=there), 422, "unsupported_content", "/input/0/content/1")
-        await api.submit(agent=None, conversation_id=kept["conversation_id"], input=[_user([LOOK, IMAGE])])
+async def test_what_no_model_can_be_sent_is_refused_and_not_left_out(
+    api: World, message: dict[str, Any], says: str
+) -> None:
+    answer = await api.client.post("/v1/runs", json={**BODY, "input": [message, _user()]})
+    problem = assert_problem(answer, 422, "unsupported_content", "/input/0/content/1")
+    assert says in problem["errors"][0]["message"]
+    kept = await api.submit(input=[{"role": "user", "content": [LOOK, IMAGE, FILE]}])
+    there = {"conversation_id": kept["conversation_id"], "input": [message, _user()]}
+    assert_problem(await api.client.post("/v1/runs", json=there), 422, "unsupported_content", "/input/0/content/1")
+    await api.submit(agent=None, conversation_id=kept["conversation_id"], input=[_user([LOOK, IMAGE])])
 
 
-@pytest.mark.parametrize(
-    ("part", "says"),
+@in_one_world(
     [
         ({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}, "audio cannot be sent"),
         ({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}, '"type": "image", "url"'),
         ({"type": "input_file", "file_data": "x"}, '"type": "file"'),
-    ],
+    ]
 )
-async def test_a_part_of_another_api_is_refused_with_what_there_is_here(part: dict[str, Any], says: str) -> None:
-    async with world() as api:
-        answer = await api.client.post("/v1/runs", json={**BODY, "input": [_user([part])]})
-        (fault,) = answer.json()["errors"]
-        assert (answer.status_code, fault["pointer"]) == (422, "/input/0/content/0")
-        assert fault["code"] == "unsupported_content"
-        assert says in fault["message"]
+async def test_a_part_of_another_api_is_refused_with_what_there_is_here(
+    api: World, part: dict[str, Any], says: str
+) -> None:
+    answer = await api.client.post("/v1/runs", json={**BODY, "input": [_user([part])]})
+    (fault,) = answer.json()["errors"]
+    assert (answer.status_code, fault["pointer"]) == (422, "/input/0/content/0")
+    assert fault["code"] == "unsupported_content"
+    assert says in fault["message"]
 
 
 @pytest.mark.parametrize("content", [5, None, {}, [5], [{}], [{"type": "image"}], [{"type": "x"}], ["look"]])
@@ -132,14 +130,12 @@ async def test_whole_turns_are_taken_and_kept_in_order(messages: list[dict[str, 
         assert [message["call_id"] for message in kept] == [message.get("call_id") for message in messages]
 
 
-@pytest.mark.parametrize("given", ["", "  \n\t", [], [_user("")], [_user(" ")], [{"role": "user"}]])
-async def test_an_input_that_says_nothing_is_refused(given: object) -> None:
-    async with world() as api:
-        assert_problem(await api.client.post("/v1/runs", json={**BODY, "input": given}), 422, "empty_input")
+@in_one_world(["", "  \n\t", [], [_user("")], [_user(" ")], [{"role": "user"}]])
+async def test_an_input_that_says_nothing_is_refused(api: World, given: object) -> None:
+    assert_problem(await api.client.post("/v1/runs", json={**BODY, "input": given}), 422, "empty_input")
 
 
-@pytest.mark.parametrize(
-    ("agent", "code", "place", "says"),
+@in_one_world(
     [
         ({"model": "fak/a"}, "unknown_provider", "/agent/model", "did you mean 'fake'?"),
         ({"model": "openai/gpt"}, "unknown_provider", "/agent/model", "there are: fake"),
@@ -176,14 +172,13 @@ async def test_an_input_that_says_nothing_is_refused(given: object) -> None:
             "/agent/approvals/require/0",
             "they are: none",
         ),
-    ],
+    ]
 )
-async def test_names_must_be_known(agent: dict[str, Any], code: str, place: str, says: str) -> None:
-    async with world() as api:
-        for path, body in (("/v1/runs", {"input": "hi"}), ("/v1/conversations", {})):
-            answer = await api.client.post(path, json={**body, "agent": {**AGENT, **agent}})
-            problem = assert_problem(answer, 422, code, place)
-            assert says in problem["errors"][0]["message"]
+async def test_names_must_be_known(api: World, agent: dict[str, Any], code: str, place: str, says: str) -> None:
+    for path, body in (("/v1/runs", {"input": "hi"}), ("/v1/conversations", {})):
+        answer = await api.client.post(path, json={**body, "agent": {**AGENT, **agent}})
+        problem = assert_problem(answer, 422, code, place)
+        assert says in problem["errors"][0]["message"]
 
 
 PRICED = Provider.model_validate(
@@ -191,25 +186,26 @@ PRICED = Provider.model_validate(
 )
 
 
-@pytest.mark.parametrize(
-    ("agent", "places"),
+@in_one_world(
     [
         ({"model": "priced/known", "fallbacks": ["priced/known"]}, []),
         ({"model": "priced/new"}, ["/agent/model"]),
         ({"model": "priced/known", "fallbacks": ["priced/known", "priced/new"]}, ["/agent/fallbacks/1"]),
         ({"model": "priced/new", "fallbacks": ["priced/newer"]}, ["/agent/model", "/agent/fallbacks/0"]),
     ],
+    providers={"priced": PRICED},
 )
-async def test_a_budget_in_dollars_needs_the_price_of_every_model(agent: dict[str, Any], places: list[str]) -> None:
-    async with world(providers={"priced": PRICED}) as api:
-        assert (await api.client.post("/v1/runs", json={"agent": agent, "input": "hi"})).status_code == 202
-        body = {"agent": agent, "input": "hi", "budget": {"cost_usd": 0.5}}
-        answer = await api.client.post("/v1/runs", json=body)
-        if places:
-            problem = assert_problem(answer, 422, "unknown_price", *places)
-            assert "[providers.priced.prices] of PALAVER_PROVIDERS" in problem["errors"][0]["message"]
-        else:
-            assert answer.status_code == 202, answer.text
+async def test_a_budget_in_dollars_needs_the_price_of_every_model(
+    api: World, agent: dict[str, Any], places: list[str]
+) -> None:
+    assert (await api.client.post("/v1/runs", json={"agent": agent, "input": "hi"})).status_code == 202
+    body = {"agent": agent, "input": "hi", "budget": {"cost_usd": 0.5}}
+    answer = await api.client.post("/v1/runs", json=body)
+    if places:
+        problem = assert_problem(answer, 422, "unknown_price", *places)
+        assert "[providers.priced.prices] of PALAVER_PROVIDERS" in problem["errors"][0]["message"]
+    else:
+        assert answer.status_code == 202, answer.text
 
 
 async def test_a_price_for_all_others_will_do() -> None:
@@ -235,8 +231,7 @@ async def test_the_models_of_the_conversations_own_agent_need_prices_too() -> No
         assert_problem(await api.client.post("/v1/runs", json={**body, "conversation_id": empty}), 422, "no_agent")
 
 
-@pytest.mark.parametrize(
-    ("budget", "place"),
+@in_one_world(
     [
         ({"cost_usd": 0}, "/budget/cost_usd"),
         ({"cost_usd": "0.5"}, "/budget/cost_usd"),
@@ -244,22 +239,20 @@ async def test_the_models_of_the_conversations_own_agent_need_prices_too() -> No
         ({"seconds": 1e9}, "/budget/seconds"),
         ({"tokens": 1.5}, "/budget/tokens"),
         ({"cost": 1}, "/budget/cost"),
-    ],
+    ]
 )
-async def test_a_budget_must_make_sense(budget: dict[str, Any], place: str) -> None:
-    async with world() as api:
-        problem = assert_problem(
-            await api.client.post("/v1/runs", json={**BODY, "budget": budget}), 422, "validation_error", place
-        )
-        assert place != "/budget/cost" or "did you mean 'cost_usd'?" in problem["errors"][0]["message"]
+async def test_a_budget_must_make_sense(api: World, budget: dict[str, Any], place: str) -> None:
+    problem = assert_problem(
+        await api.client.post("/v1/runs", json={**BODY, "budget": budget}), 422, "validation_error", place
+    )
+    assert place != "/budget/cost" or "did you mean 'cost_usd'?" in problem["errors"][0]["message"]
 
 
-@pytest.mark.parametrize("on_conflict", ["reject", "interrupt", "rollback", "steer"])
-async def test_what_is_to_start_later_can_only_queue(on_conflict: str) -> None:
-    async with world() as api:
-        body = {**BODY, "on_conflict": on_conflict, "start_after": (NOW + timedelta(hours=1)).isoformat()}
-        problem = assert_problem(await api.client.post("/v1/runs", json=body), 422, "invalid_time", "/start_after")
-        assert "on_conflict enqueue" in problem["errors"][0]["message"]
+@in_one_world(["reject", "interrupt", "rollback", "steer"])
+async def test_what_is_to_start_later_can_only_queue(api: World, on_conflict: str) -> None:
+    body = {**BODY, "on_conflict": on_conflict, "start_after": (NOW + timedelta(hours=1)).isoformat()}
+    problem = assert_problem(await api.client.post("/v1/runs", json=body), 422, "invalid_time", "/start_after")
+    assert "on_conflict enqueue" in problem["errors"][0]["message"]
 
 
 async def test_only_the_users_words_steer() -> None:
@@ -282,8 +275,7 @@ async def test_without_providers_it_says_where_they_come_from() -> None:
         assert "PALAVER_PROVIDERS" in problem["detail"]
 
 
-@pytest.mark.parametrize(
-    ("times", "place"),
+@in_one_world(
     [
         ({"deadline": NOW - timedelta(seconds=1)}, "/deadline"),
         ({"start_by": NOW - timedelta(days=1)}, "/start_by"),
@@ -295,12 +287,11 @@ async def test_without_providers_it_says_where_they_come_from() -> None:
         ({"start_after": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=23)))}, "/start_after"),
         ({"deadline": datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-23)))}, "/deadline"),
         ({"deadline": datetime(2999, 1, 1)}, "/deadline"),
-    ],
+    ]
 )
-async def test_times_must_make_sense(times: dict[str, datetime], place: str) -> None:
-    async with world() as api:
-        body = {**BODY, **{name: moment.isoformat() for name, moment in times.items()}}
-        assert_problem(await api.client.post("/v1/runs", json=body), 422, "invalid_time", place)
+async def test_times_must_make_sense(api: World, times: dict[str, datetime], place: str) -> None:
+    body = {**BODY, **{name: moment.isoformat() for name, moment in times.items()}}
+    assert_problem(await api.client.post("/v1/runs", json=body), 422, "invalid_time", place)
 
 
 async def test_times_that_make_sense_are_kept() -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from tests.unit.api_world import AGENT, assert_problem, world
+from tests.unit.api_world import AGENT, World, assert_problem, in_one_world, world
 
 
-@pytest.mark.parametrize(
-    ("parameters", "place", "says"),
+@in_one_world(
     [
         ({}, "/type", 'must be "object"'),
         ({"type": "string"}, "/type", 'must be "object"'),
@@ -25,15 +22,16 @@ from tests.unit.api_world import AGENT, assert_problem, world
         ({"type": "object", "properties": {"a": {"items": {"type": 1}}}}, "/properties/a/items/type", "one of object"),
         ({"type": "object", "properties": {"a": {"anyOf": [{"type": ""}]}}}, "/properties/a/anyOf/0/type", "one of"),
         ({"type": "object", "description": "x" * 33_000}, "", "at most 32768"),
-    ],
+    ]
 )
-async def test_the_parameters_of_a_clients_tool_are_a_schema(parameters: dict[str, Any], place: str, says: str) -> None:
-    async with world() as api:
-        for path, body in (("/v1/runs", {"input": "hi"}), ("/v1/conversations", {})):
-            tool = {"name": "ask", "parameters": parameters}
-            answer = await api.client.post(path, json={**body, "agent": {**AGENT, "client_tools": [tool]}})
-            problem = assert_problem(answer, 422, "invalid_schema", f"/agent/client_tools/0/parameters{place}")
-            assert says in problem["errors"][0]["message"]
+async def test_the_parameters_of_a_clients_tool_are_a_schema(
+    api: World, parameters: dict[str, Any], place: str, says: str
+) -> None:
+    for path, body in (("/v1/runs", {"input": "hi"}), ("/v1/conversations", {})):
+        tool = {"name": "ask", "parameters": parameters}
+        answer = await api.client.post(path, json={**body, "agent": {**AGENT, "client_tools": [tool]}})
+        problem = assert_problem(answer, 422, "invalid_schema", f"/agent/client_tools/0/parameters{place}")
+        assert says in problem["errors"][0]["message"]
 
 
 async def test_agents_that_ask_people_and_clients_are_taken() -> None:

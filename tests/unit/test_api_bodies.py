@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api_world import BODY, LiveRequest, assert_problem, world
+from tests.unit.api_world import BODY, LiveRequest, World, assert_problem, in_one_world, world
 from tests.waiting import aeventually
 
 JSON = {"Content-Type": "application/json"}
@@ -17,8 +17,7 @@ GOOD = json.dumps(BODY)
 SECRET = "sk-CANARY-0123456789"
 
 
-@pytest.mark.parametrize(
-    ("raw", "code"),
+@in_one_world(
     [
         (b"", "malformed_json"),
         (b"  \n", "malformed_json"),
@@ -42,33 +41,26 @@ SECRET = "sk-CANARY-0123456789"
         (b"[" * 20_000 + b"]" * 20_000, "too_deep"),
         (b'{"input": "a", "metadata": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}", "too_deep"),
         (b'{"input": ' + b"[" * 32 + b"]" * 32 + b"}", "too_deep"),
-    ],
+    ]
 )
-async def test_what_is_not_json_is_refused(raw: bytes, code: str) -> None:
-    async with world() as api:
-        for path in ("/v1/runs", "/v1/conversations"):
-            if raw or path == "/v1/runs":
-                assert_problem(await api.client.post(path, content=raw, headers=JSON), 400, code)
+async def test_what_is_not_json_is_refused(api: World, raw: bytes, code: str) -> None:
+    for path in ("/v1/runs", "/v1/conversations"):
+        if raw or path == "/v1/runs":
+            assert_problem(await api.client.post(path, content=raw, headers=JSON), 400, code)
 
 
-@pytest.mark.parametrize("root", ["[]", "null", '"text"', "5", "true", "[[1]]"])
-async def test_a_root_that_is_no_object_does_not_fit(root: str) -> None:
-    async with world() as api:
-        problem = assert_problem(
-            await api.client.post("/v1/runs", content=root, headers=JSON), 422, "validation_error", ""
-        )
-        assert problem["errors"][0]["message"] == "must be an object"
+@in_one_world(["[]", "null", '"text"', "5", "true", "[[1]]"])
+async def test_a_root_that_is_no_object_does_not_fit(api: World, root: str) -> None:
+    problem = assert_problem(await api.client.post("/v1/runs", content=root, headers=JSON), 422, "validation_error", "")
+    assert problem["errors"][0]["message"] == "must be an object"
 
 
-@pytest.mark.parametrize(
-    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None,
-             "application/json; charset=utf-16", "application/jsonp"],
-)  # fmt: skip
-async def test_other_media_types_are_refused(kind: str | None) -> None:
-    async with world() as api:
-        headers = {"Content-Type": kind} if kind else {}
-        answer = await api.client.post("/v1/runs", content=GOOD.encode(), headers=headers)
-        assert_problem(answer, 415, "unsupported_media_type")
+@in_one_world(["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None,
+             "application/json; charset=utf-16", "application/jsonp"])  # fmt: skip
+async def test_other_media_types_are_refused(api: World, kind: str | None) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    answer = await api.client.post("/v1/runs", content=GOOD.encode(), headers=headers)
+    assert_problem(answer, 415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize(
@@ -137,9 +129,7 @@ def _agent(**changes: Any) -> dict[str, Any]:
     return {"agent": {**BODY["agent"], **changes}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "pointer", "code"),
-    [
+@in_one_world([
         (_agent(max_steps=True), "/agent/max_steps", "int_type"),
         (_agent(max_steps="5"), "/agent/max_steps", "int_type"),
         (_agent(max_steps=5.0), "/agent/max_steps", "int_type"),
@@ -183,14 +173,14 @@ def _agent(**changes: Any) -> dict[str, Any]:
         ({"deadline": 1e12}, "/deadline", None),
         ({"deadline": "tomorrow"}, "/deadline", None),
         ({"deadline": "9999999-01-01T00:00:00Z"}, "/deadline", None),
-    ],
-)  # fmt: skip
-async def test_values_of_the_wrong_kind_are_named(changes: dict[str, Any], pointer: str, code: str | None) -> None:
-    async with world() as api:
-        answer = await api.client.post("/v1/runs", json={**BODY, **changes})
-        problem = assert_problem(answer, 422, "validation_error", pointer)
-        if code is not None:
-            assert problem["errors"][0]["code"] == code
+    ])  # fmt: skip
+async def test_values_of_the_wrong_kind_are_named(
+    api: World, changes: dict[str, Any], pointer: str, code: str | None
+) -> None:
+    answer = await api.client.post("/v1/runs", json={**BODY, **changes})
+    problem = assert_problem(answer, 422, "validation_error", pointer)
+    if code is not None:
+        assert problem["errors"][0]["code"] == code
 
 
 @pytest.mark.parametrize("name", ["__proto__", "constructor", "ключ", "a/b~c"])
@@ -199,8 +189,7 @@ async def test_odd_metadata_keys_are_plain_data(name: str) -> None:
         assert (await api.submit(metadata={name: "v"}))["metadata"] == {name: "v"}
 
 
-@pytest.mark.parametrize(
-    ("raw", "pointer"),
+@in_one_world(
     [
         (b'{"agent": {"model": "fake/a", "temperature": 1e400}, "input": "a"}', "/agent/temperature"),
         (
@@ -211,16 +200,14 @@ async def test_odd_metadata_keys_are_plain_data(name: str) -> None:
             b'{"agent": {"model": "fake/a", "max_steps": -' + b"9" * 30 + b'}, "input": "a"}',
             "/agent/max_steps",
         ),
-    ],
+    ]
 )
-async def test_numbers_beyond_measure_do_not_fit(raw: bytes, pointer: str) -> None:
-    async with world() as api:
-        answer = await api.client.post("/v1/runs", content=raw, headers=JSON)
-        assert_problem(answer, 422, "validation_error", pointer)
+async def test_numbers_beyond_measure_do_not_fit(api: World, raw: bytes, pointer: str) -> None:
+    answer = await api.client.post("/v1/runs", content=raw, headers=JSON)
+    assert_problem(answer, 422, "validation_error", pointer)
 
 
-@pytest.mark.parametrize(
-    ("raw", "pointer"),
+@in_one_world(
     [
         (rb'{"agent": {"model": "fake/a"}, "input": "a\ud800"}', "/input"),
         (rb'{"agent": {"model": "fake/a"}, "input": "\udc00\ud800"}', "/input"),
@@ -230,12 +217,11 @@ async def test_numbers_beyond_measure_do_not_fit(raw: bytes, pointer: str) -> No
             "/input/0/content",
         ),
         (rb'{"agent": {"model": "fake/a"}, "input": "a", "metadata": {"\ud83d": "v"}}', "/metadata"),
-    ],
+    ]
 )
-async def test_text_that_is_no_text_is_refused(raw: bytes, pointer: str) -> None:
-    async with world() as api:
-        answer = await api.client.post("/v1/runs", content=raw, headers=JSON)
-        assert_problem(answer, 422, "invalid_unicode", pointer)
+async def test_text_that_is_no_text_is_refused(api: World, raw: bytes, pointer: str) -> None:
+    answer = await api.client.post("/v1/runs", content=raw, headers=JSON)
+    assert_problem(answer, 422, "invalid_unicode", pointer)
 
 
 async def test_escapes_that_are_text_are_kept() -> None:
@@ -251,8 +237,7 @@ async def test_too_many_values_are_refused_whatever_they_are() -> None:
             assert_problem(await api.client.post("/v1/runs", json=body), 422, "too_many_items")
 
 
-@pytest.mark.parametrize(
-    ("body", "pointer", "hint"),
+@in_one_world(
     [
         ({**BODY, "metdata": {}}, "/metdata", "'metadata'"),
         ({**BODY, **_agent(max_step=1)}, "/agent/max_step", "'max_steps'"),
@@ -267,16 +252,15 @@ async def test_too_many_values_are_refused_whatever_they_are() -> None:
         ({**BODY, "budget": {"token": 1}}, "/budget/token", "'tokens'"),
         ({**BODY, "api_keyy": SECRET}, "/api_keyy", None),
         ({**BODY, "api_key": [SECRET]}, "/api_key", None),
-    ],
+    ]
 )
 async def test_an_unknown_field_is_named_and_its_value_is_not(
-    body: dict[str, Any], pointer: str, hint: str | None
+    api: World, body: dict[str, Any], pointer: str, hint: str | None
 ) -> None:
-    async with world() as api:
-        answer = await api.client.post("/v1/runs", json=body)
-        problem = assert_problem(answer, 422, "validation_error", pointer)
-        assert problem["errors"][0]["code"] == "unknown_field"
-        assert hint is None or f"did you mean {hint}?" in problem["errors"][0]["message"]
+    answer = await api.client.post("/v1/runs", json=body)
+    problem = assert_problem(answer, 422, "validation_error", pointer)
+    assert problem["errors"][0]["code"] == "unknown_field"
+    assert hint is None or f"did you mean {hint}?" in problem["errors"][0]["message"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from palaver.errors import ErrorClass
 from palaver.store.redis import keys
 from palaver.store.scripting.scripts import VERSION
 from palaver.vocabulary.limits import limit_of
-from tests.unit.api_world import AGENT, World, assert_problem, world
+from tests.unit.api_world import AGENT, World, assert_problem, in_one_world, world
 
 
 async def _act(api: World, action: str, **body: Any) -> dict[str, Any]:
@@ -211,8 +211,7 @@ async def test_age_is_a_filter() -> None:
             assert counted["matched"] == matched, admitted
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "place", "says"),
+@in_one_world(
     [
         ({"action": "cancel"}, None, "/filter", '"all": true'),
         ({"action": "delete", "filter": {}}, None, "/filter", "say which to delete"),
@@ -252,18 +251,17 @@ async def test_age_is_a_filter() -> None:
         ({"action": "cancel", "all": True, "limit": 0}, None, "/limit", "greater than or equal to 1"),
         ({"action": "cancel", "all": True, "mode": "kill"}, None, "/mode", "'graceful'"),
         ({"action": "cancel", "all": True, "cursor": "CANARY"}, "invalid_cursor", None, ""),
-    ],
+    ]
 )
 async def test_what_does_not_fit_is_refused_and_does_nothing(
-    body: dict[str, Any], code: str | None, place: str | None, says: str
+    api: World, body: dict[str, Any], code: str | None, place: str | None, says: str
 ) -> None:
-    async with world() as api:
-        run = await api.submit(tags=["a"])
-        answer: httpx.Response = await api.client.post("/v1/runs/actions", json=body)
-        problem = assert_problem(answer, 400 if code else 422, code or "validation_error", *([place] if place else ()))
-        assert says in str(problem["detail"])
-        assert "CANARY" not in answer.text
-        assert await _statuses(api, run) == ["queued"]
+    run = await api.submit(tags=["a"])
+    answer: httpx.Response = await api.client.post("/v1/runs/actions", json=body)
+    problem = assert_problem(answer, 400 if code else 422, code or "validation_error", *([place] if place else ()))
+    assert says in str(problem["detail"])
+    assert "CANARY" not in answer.text
+    assert await _statuses(api, run) == ["queued"]
 
 
 @pytest.mark.slow

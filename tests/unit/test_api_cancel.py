@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 
 import orjson
-import pytest
 
-from tests.unit.api_world import LiveRequest, assert_problem, world
+from tests.unit.api_world import LiveRequest, World, assert_problem, in_one_world, world
 from tests.waiting import aeventually
 
 
@@ -95,12 +94,11 @@ async def test_a_cancel_starts_the_run_behind() -> None:
         assert (await api.read(second))["waiting"] is None
 
 
-@pytest.mark.parametrize("body", [{"mode": "hard"}, {"mode": None}, {"reason": 5}, {"grace": 1}, [], "now"])
-async def test_a_cancel_that_is_not_understood_is_refused(body: object) -> None:
-    async with world() as api:
-        run = await api.submit()
-        answer = await api.client.post(f"{run['links']['self']}/cancel", json=body)
-        problem = assert_problem(answer, 422, "validation_error")
-        if isinstance(body, dict) and body.get("mode"):
-            assert "'now'" in problem["errors"][0]["message"]
-        assert (await api.read(run))["status"] == "queued"
+@in_one_world([{"mode": "hard"}, {"mode": None}, {"reason": 5}, {"grace": 1}, [], "now"])
+async def test_a_cancel_that_is_not_understood_is_refused(api: World, body: object) -> None:
+    run = await api.submit()
+    answer = await api.client.post(f"{run['links']['self']}/cancel", json=body)
+    problem = assert_problem(answer, 422, "validation_error")
+    if isinstance(body, dict) and body.get("mode"):
+        assert "'now'" in problem["errors"][0]["message"]
+    assert (await api.read(run))["status"] == "queued"

@@ -21,7 +21,7 @@ from api.app.installed import dialects_of
 from api.http.auth import DOCUMENTS
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from tests.unit.api_world import BODY, RUN_ID, SETTINGS, World, assert_problem, world
+from tests.unit.api_world import BODY, RUN_ID, SETTINGS, World, assert_problem, in_one_world, world
 
 KEY = "key-of-the-operators"
 GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)
@@ -57,15 +57,22 @@ async def test_every_route_wants_a_key_under_any_root(root: str) -> None:
     assert open_by_mistake == {}
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/healthz/", "//healthz", "/healthz/../v1/runs", "/healthz\n", "/readyz/v1/runs", "/HEALTHZ", "/healthz;x",
-     "/v1/runs#/healthz"],
-)  # fmt: skip
-async def test_a_path_like_an_open_one_is_closed(path: str) -> None:
-    async with world(GUARDED) as api:
-        for root in ("", "/healthz", "/palaver"):
-            assert await ask(api, "GET", path, root) == 401
+@in_one_world(
+    [
+        "/healthz/",
+        "//healthz",
+        "/healthz/../v1/runs",
+        "/healthz\n",
+        "/readyz/v1/runs",
+        "/HEALTHZ",
+        "/healthz;x",
+        "/v1/runs#/healthz",
+    ],
+    GUARDED,
+)
+async def test_a_path_like_an_open_one_is_closed(api: World, path: str) -> None:
+    for root in ("", "/healthz", "/palaver"):
+        assert await ask(api, "GET", path, root) == 401
 
 
 @pytest.mark.parametrize("root", ["", "/palaver", "/inner", "/healthz"])
@@ -143,25 +150,18 @@ async def test_strangers_hear_whether_it_is_ready_and_nothing_of_what_goes_on() 
             assert away["detail"] == "The store does not answer."
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]", "[::1]:8080", "127.1.2.3"]
-)
-async def test_without_keys_loopback_names_are_served(host: str) -> None:
-    async with world() as api:
-        assert (await api.client.get("/v1/runs", headers={"Host": host})).status_code == 200
+@in_one_world(["127.0.0.1", "127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]", "[::1]:8080", "127.1.2.3"])
+async def test_without_keys_loopback_names_are_served(api: World, host: str) -> None:
+    assert (await api.client.get("/v1/runs", headers={"Host": host})).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "host",
-    ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.1.5",
-     "[2001:db8::1]", "0.0.0.0"],
-)  # fmt: skip
-async def test_without_keys_no_other_name_is_served(host: str) -> None:
-    async with world() as api:
-        for path in ("/v1/runs", "/docs", "/openapi.json"):
-            problem = assert_problem(await api.client.get(path, headers={"Host": host}), 403, "host_not_allowed")
-            assert "PALAVER_ALLOWED_HOSTS" in problem["detail"]
-        assert (await api.client.get("/healthz", headers={"Host": host})).status_code == 200
+@in_one_world(["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.1.5",
+     "[2001:db8::1]", "0.0.0.0"])  # fmt: skip
+async def test_without_keys_no_other_name_is_served(api: World, host: str) -> None:
+    for path in ("/v1/runs", "/docs", "/openapi.json"):
+        problem = assert_problem(await api.client.get(path, headers={"Host": host}), 403, "host_not_allowed")
+        assert "PALAVER_ALLOWED_HOSTS" in problem["detail"]
+    assert (await api.client.get("/healthz", headers={"Host": host})).status_code == 200
 
 
 async def test_further_names_are_served_where_a_setting_says_so() -> None:
@@ -183,8 +183,7 @@ async def test_further_names_are_served_where_a_setting_says_so() -> None:
         assert (await api.client.get("/v1/runs", headers={"Host": "any.example", **BEARER})).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("origin", "status"),
+@in_one_world(
     [
         ("http://127.0.0.1:3000", 200),
         ("http://localhost", 200),
@@ -195,14 +194,13 @@ async def test_further_names_are_served_where_a_setting_says_so() -> None:
         ("http://localhost@evil.example", 403),
         ("", 403),
         ("http://[", 403),
-    ],
+    ]
 )
-async def test_without_keys_pages_of_loopback_are_served(origin: str, status: int) -> None:
-    async with world() as api:
-        answer = await api.client.get("/v1/runs", headers={"Origin": origin})
-        assert answer.status_code == status
-        if status != 200:
-            assert_problem(answer, 403, "origin_not_allowed")
+async def test_without_keys_pages_of_loopback_are_served(api: World, origin: str, status: int) -> None:
+    answer = await api.client.get("/v1/runs", headers={"Origin": origin})
+    assert answer.status_code == status
+    if status != 200:
+        assert_problem(answer, 403, "origin_not_allowed")
 
 
 async def test_a_page_of_another_site_changes_nothing() -> None:

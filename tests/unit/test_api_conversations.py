@@ -18,7 +18,16 @@ from palaver.steps.verdicts import Condensed, Continue, Finish, ToolOutcome
 from palaver.vocabulary.ids import conversation_id
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
-from tests.unit.api_world import AGENT, CONVERSATION_ID, LiveRequest, assert_problem, events_of, world
+from tests.unit.api_world import (
+    AGENT,
+    CONVERSATION_ID,
+    LiveRequest,
+    World,
+    assert_problem,
+    events_of,
+    in_one_world,
+    world,
+)
 
 NUMBER = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
 
@@ -90,26 +99,24 @@ async def test_words_without_a_run_are_in_the_log_and_the_next_run_answers_them(
         assert [entry.message.text for entry in lease.log.entries] == ["hello", "quick"]
 
 
-@pytest.mark.parametrize(
-    ("body", "pointer", "code"),
+@in_one_world(
     [
         ({"input": " "}, "/input", "empty_input"),
         ({"input": []}, "/input", "empty_input"),
         ({"input": [{"role": "assistant", "content": "I"}]}, "/input/0/role", "invalid_history"),
         ({"input": [{"role": "user", "content": [{"type": "document", "data": "x"}]}]}, None, "validation_error"),
         ({}, "/input", "validation_error"),
-    ],
+    ]
 )
 async def test_words_that_are_none_of_the_user_are_refused(
-    body: dict[str, Any], pointer: str | None, code: str
+    api: World, body: dict[str, Any], pointer: str | None, code: str
 ) -> None:
-    async with world() as api:
-        made = (await api.client.post("/v1/conversations", json={"agent": AGENT})).json()
-        refused = await api.client.post(f"/v1/conversations/{made['id']}/messages", json=body)
-        assert refused.status_code == 422
-        if pointer:
-            assert pointer in [each["pointer"] for each in refused.json()["errors"]], refused.text
-        assert refused.json()["code"] == code
+    made = (await api.client.post("/v1/conversations", json={"agent": AGENT})).json()
+    refused = await api.client.post(f"/v1/conversations/{made['id']}/messages", json=body)
+    assert refused.status_code == 422
+    if pointer:
+        assert pointer in [each["pointer"] for each in refused.json()["errors"]], refused.text
+    assert refused.json()["code"] == code
 
 
 async def test_condensing_is_a_run_of_its_own() -> None:
@@ -285,18 +292,16 @@ async def test_an_id_that_names_no_conversation_is_not_found(conversation_id: st
         assert_problem(answer, 404, "conversation_not_found")
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=501", "after=-1", "after=x"])
-async def test_messages_have_strict_parameters(query: str) -> None:
-    async with world() as api:
-        run = await api.submit()
-        answer = await api.client.get(f"{run['links']['conversation']}/messages?{query}")
-        assert_problem(answer, 422, "validation_error")
+@in_one_world(["limit=0", "limit=501", "after=-1", "after=x"])
+async def test_messages_have_strict_parameters(api: World, query: str) -> None:
+    run = await api.submit()
+    answer = await api.client.get(f"{run['links']['conversation']}/messages?{query}")
+    assert_problem(answer, 422, "validation_error")
 
 
-@pytest.mark.parametrize("body", [{"agnt": {}}, {"agent": {"model": "fake/a", "max_steps": 0}}, {"agent": []}, []])
-async def test_a_conversation_that_does_not_fit_is_refused(body: object) -> None:
-    async with world() as api:
-        assert_problem(await api.client.post("/v1/conversations", json=body), 422, "validation_error")
+@in_one_world([{"agnt": {}}, {"agent": {"model": "fake/a", "max_steps": 0}}, {"agent": []}, []])
+async def test_a_conversation_that_does_not_fit_is_refused(api: World, body: object) -> None:
+    assert_problem(await api.client.post("/v1/conversations", json=body), 422, "validation_error")
 
 
 @pytest.mark.parametrize("after", [10**6, 10**13])
@@ -321,11 +326,10 @@ async def test_a_conversation_has_the_id_that_its_client_chose(chosen: str) -> N
         assert (first.json()["title"], first.json()["tags"]) == ("Mine", ["a"])
 
 
-@pytest.mark.parametrize("chosen", ["", "nonsense", "conv_07" + "0" * 26, "conv_00" + "z" * 26, "run_00" + "0" * 26])
-async def test_an_id_that_is_none_is_refused(chosen: str) -> None:
-    async with world() as api:
-        answer = await api.client.post("/v1/conversations", json={"id": chosen})
-        assert_problem(answer, 422, "validation_error", "/id")
+@in_one_world(["", "nonsense", "conv_07" + "0" * 26, "conv_00" + "z" * 26, "run_00" + "0" * 26])
+async def test_an_id_that_is_none_is_refused(api: World, chosen: str) -> None:
+    answer = await api.client.post("/v1/conversations", json={"id": chosen})
+    assert_problem(answer, 422, "validation_error", "/id")
 
 
 async def test_a_conversation_is_changed_by_what_is_given() -> None:
@@ -391,16 +395,12 @@ async def test_conversations_are_listed_by_what_is_known_about_them() -> None:
             assert number == {"count": count, "complete": True}, query
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["order=title", "status=nonsense", "limit=0", "limit=201", "title=", "created_after=yesterday",
-     "created_after=2026-01-02T00:00:00Z&created_before=2026-01-01T00:00:00Z", "metadata=x"],
-)  # fmt: skip
-async def test_a_filter_that_is_none_is_refused(query: str) -> None:
-    async with world() as api:
-        assert (await api.client.get(f"/v1/conversations?{query}")).status_code == 422
-        assert_problem(await api.client.get("/v1/conversations?cursor=x"), 400, "invalid_cursor")
-        assert_problem(await api.client.get(f"/v1/conversations?cursor={'x' * 201}"), 400, "invalid_cursor")
+@in_one_world(["order=title", "status=nonsense", "limit=0", "limit=201", "title=", "created_after=yesterday",
+     "created_after=2026-01-02T00:00:00Z&created_before=2026-01-01T00:00:00Z", "metadata=x"])  # fmt: skip
+async def test_a_filter_that_is_none_is_refused(api: World, query: str) -> None:
+    assert (await api.client.get(f"/v1/conversations?{query}")).status_code == 422
+    assert_problem(await api.client.get("/v1/conversations?cursor=x"), 400, "invalid_cursor")
+    assert_problem(await api.client.get(f"/v1/conversations?cursor={'x' * 201}"), 400, "invalid_cursor")
 
 
 async def test_several_are_read_at_once() -> None:

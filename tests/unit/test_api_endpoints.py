@@ -10,7 +10,7 @@ import pytest
 
 from palaver.store.redis import keys
 from palaver.vocabulary.limits import limit_of
-from tests.unit.api_world import SETTINGS, World, assert_problem, world
+from tests.unit.api_world import SETTINGS, World, assert_problem, in_one_world, world
 
 CANARY = "sk-canary-of-an-endpoint-1f2e"
 HOSTS = ("api.example.com", "127.0.0.1:8000")
@@ -99,18 +99,17 @@ async def test_a_fork_has_the_key_of_its_own_agent_alone() -> None:
         assert await kept(api, fork.json()["id"]) == ["endpoint:http://127.0.0.1:8000/v1"]
 
 
-@pytest.mark.parametrize(
-    "base_url",
+@in_one_world(
     ["https://elsewhere.example.com", "http://127.0.0.1:6379", "http://169.254.169.254", "https://api.example.com:444"],
+    ALLOWING,
 )
-async def test_one_that_is_not_allowed_is_refused(base_url: str) -> None:
-    async with world(ALLOWING) as api:
-        body = {"agent": agent(base_url), "input": "x"}
-        for path in ("/v1/runs", "/v1/conversations"):
-            answer = await api.client.post(path, json=body if path == "/v1/runs" else {"agent": body["agent"]})
-            problem = assert_problem(answer, 422, "endpoint_not_allowed", "/agent/endpoint/base_url")
-            assert "PALAVER_INLINE_PROVIDER_HOSTS" in problem["detail"]
-            assert CANARY not in answer.text
+async def test_one_that_is_not_allowed_is_refused(api: World, base_url: str) -> None:
+    body = {"agent": agent(base_url), "input": "x"}
+    for path in ("/v1/runs", "/v1/conversations"):
+        answer = await api.client.post(path, json=body if path == "/v1/runs" else {"agent": body["agent"]})
+        problem = assert_problem(answer, 422, "endpoint_not_allowed", "/agent/endpoint/base_url")
+        assert "PALAVER_INLINE_PROVIDER_HOSTS" in problem["detail"]
+        assert CANARY not in answer.text
 
 
 async def test_without_the_setting_there_are_none() -> None:
@@ -126,9 +125,7 @@ async def test_without_a_secret_key_there_is_one_without_a_key() -> None:
         await api.submit(agent=agent(endpoint={"base_url": "http://127.0.0.1:8000/v1"}))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "code", "pointer"),
-    [
+@in_one_world([
         ({"endpoint": None}, "unknown_provider", "/agent/model"),
         ({"model": "fake/echo"}, "endpoint_not_allowed", "/agent/endpoint"),
         ({"seed": 7, "endpoint": {"base_url": "https://api.example.com", "protocol": "anthropic"}},
@@ -137,13 +134,11 @@ async def test_without_a_secret_key_there_is_one_without_a_key() -> None:
          "/agent/endpoint/base_url"),
         ({"endpoint": {"base_url": "https://api.example.com", "api_key": ""}}, "validation_error",
          "/agent/endpoint/api_key"),
-    ],
-)  # fmt: skip
-async def test_what_does_not_fit_is_said(wrong: dict[str, Any], code: str, pointer: str) -> None:
-    async with world(ALLOWING) as api:
-        answer = await api.client.post("/v1/runs", json={"agent": {**agent(), **wrong}, "input": "x"})
-        assert_problem(answer, 422, code, pointer)
-        assert CANARY not in answer.text
+    ], ALLOWING)  # fmt: skip
+async def test_what_does_not_fit_is_said(api: World, wrong: dict[str, Any], code: str, pointer: str) -> None:
+    answer = await api.client.post("/v1/runs", json={"agent": {**agent(), **wrong}, "input": "x"})
+    assert_problem(answer, 422, code, pointer)
+    assert CANARY not in answer.text
 
 
 async def test_what_no_worker_allows_is_refused() -> None:
@@ -157,17 +152,16 @@ async def test_what_no_worker_allows_is_refused() -> None:
 UNFIT = ["sk-x\r\nX-Evil: 1", "sk-\u65e5\u672c", "k\u00e9y", "    ", " sk-x", "sk-x ", "sk\tx", "sk-\x7f"]
 
 
-@pytest.mark.parametrize("key", UNFIT)
-async def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) -> None:
-    async with world(ALLOWING) as api:
-        asked = agent()
-        asked["endpoint"]["api_key"] = key
-        answer = await api.client.post("/v1/runs", json={"agent": asked, "input": "hello"})
-        problem = assert_problem(answer, 422, "validation_error")
-        (fault,) = problem["errors"]
-        assert fault["pointer"] == "/agent/endpoint/api_key"
-        assert "no header can carry it" in fault["message"]
-        assert not key.strip() or orjson.dumps(key)[1:-1].decode() not in answer.text
+@in_one_world(UNFIT, ALLOWING)
+async def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(api: World, key: str) -> None:
+    asked = agent()
+    asked["endpoint"]["api_key"] = key
+    answer = await api.client.post("/v1/runs", json={"agent": asked, "input": "hello"})
+    problem = assert_problem(answer, 422, "validation_error")
+    (fault,) = problem["errors"]
+    assert fault["pointer"] == "/agent/endpoint/api_key"
+    assert "no header can carry it" in fault["message"]
+    assert not key.strip() or orjson.dumps(key)[1:-1].decode() not in answer.text
 
 
 async def test_a_key_may_have_whatever_else_is_printed() -> None:

@@ -15,7 +15,7 @@ from palaver.config.settings import Settings
 from palaver.operations import follow
 from palaver.steps.leases import Delta
 from palaver.store.reading.events import StoredEvent
-from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world
+from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, in_one_world, world
 from tests.waiting import PATIENCE, aeventually
 
 SSE = {"Accept": "text/event-stream"}
@@ -152,12 +152,11 @@ async def test_a_resume_at_the_newest_event_of_a_live_run_waits_for_the_next() -
         assert next(number for number, _, _ in events_of(live.body.decode())) == str(last + 1)
 
 
-@pytest.mark.parametrize("given", ["x", "-1", "1.5", "", "1e3", "9" * 30, "\u0665", "run_1:5"])
-async def test_a_last_event_id_that_is_none_is_refused(given: str) -> None:
-    async with world() as api:
-        run = await _finished(api)
-        answer = await api.client.get(run["links"]["events"], headers={b"Last-Event-ID": given.encode()})
-        assert_problem(answer, 400, "invalid_cursor")
+@in_one_world(["x", "-1", "1.5", "", "1e3", "9" * 30, "\u0665", "run_1:5"])
+async def test_a_last_event_id_that_is_none_is_refused(api: World, given: str) -> None:
+    run = await _finished(api)
+    answer = await api.client.get(run["links"]["events"], headers={b"Last-Event-ID": given.encode()})
+    assert_problem(answer, 400, "invalid_cursor")
 
 
 async def test_a_place_behind_the_last_event_is_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.tools import tool
-from tests.unit.api_world import AGENT, RUN_ID, World, assert_problem, call, world
+from tests.unit.api_world import AGENT, RUN_ID, World, assert_problem, call, in_one_world, world
 from tests.waiting import aeventually
 
 CLIENT = {**AGENT, "client_tools": [{"name": "open_file"}]}
@@ -72,23 +72,23 @@ async def test_an_edited_call_runs_with_the_new_arguments() -> None:
         assert orjson.loads(lease.call.arguments) == {"expression": "3+3"}  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "place", "says"),
+@in_one_world(
     [
         ({}, "/expression", "is required"),
         ({"expression": 5}, "/expression", 'is not of type "string"'),
         ({"expression": "1" * 501}, "/expression", "longer than 500 characters"),
         ({"expression": "1", "expresion": "1"}, "/expresion", "did you mean 'expression'?"),
-    ],
+    ]
 )
-async def test_arguments_that_do_not_fit_the_tool_are_refused(arguments: dict[str, Any], place: str, says: str) -> None:
-    async with world() as api:
-        run = await api.ask(await api.submit(), call("c1", "approval"), call("c2", "approval"))
-        deny, edit = run["pending_actions"]
-        answer = await _input(api, run, _decide(deny, "deny"), _decide(edit, "edit", arguments=arguments))
-        problem = assert_problem(answer, 422, "invalid_arguments", f"/items/1/arguments{place}")
-        assert says in problem["errors"][0]["message"]
-        assert len((await api.read(run))["pending_actions"]) == 2
+async def test_arguments_that_do_not_fit_the_tool_are_refused(
+    api: World, arguments: dict[str, Any], place: str, says: str
+) -> None:
+    run = await api.ask(await api.submit(), call("c1", "approval"), call("c2", "approval"))
+    deny, edit = run["pending_actions"]
+    answer = await _input(api, run, _decide(deny, "deny"), _decide(edit, "edit", arguments=arguments))
+    problem = assert_problem(answer, 422, "invalid_arguments", f"/items/1/arguments{place}")
+    assert says in problem["errors"][0]["message"]
+    assert len((await api.read(run))["pending_actions"]) == 2
 
 
 async def test_arguments_that_cannot_be_checked_are_refused() -> None:
@@ -197,8 +197,7 @@ async def test_an_edit_is_the_same_again_after_its_action_is_gone() -> None:
             assert (answer.status_code, answer.headers.get("idempotency-replayed")) == (202, replayed)
 
 
-@pytest.mark.parametrize(
-    ("items", "status", "code", "says"),
+@in_one_world(
     [
         ([_decide("nothing", "approve")], 409, "unknown_action", "pending_actions"),
         ([_output("nothing")], 409, "unknown_action", "pending_actions"),
@@ -211,23 +210,22 @@ async def test_an_edit_is_the_same_again_after_its_action_is_gone() -> None:
         ([_decide("all", "deny"), _decide("{approval}", "approve")], 409, "action_already_resolved", "counts"),
         ([{"type": "message", "content": " \n"}], 422, "empty_input", "says nothing"),
         ([{"type": "pause"}, _output("nothing")], 409, "unknown_action", "pending_actions"),
-    ],
+    ]
 )
 async def test_what_cannot_be_taken_says_why_and_what_is_pending(
-    items: list[dict[str, Any]], status: int, code: str, says: str
+    api: World, items: list[dict[str, Any]], status: int, code: str, says: str
 ) -> None:
-    async with world() as api:
-        asked = (call("c1", "approval"), call("c2", "client_tool", "open_file"))
-        run = await api.ask(await api.submit(agent=CLIENT), *asked)
-        ids = {"{approval}": run["pending_actions"][0]["id"], "{client}": run["pending_actions"][1]["id"]}
-        sent = [{name: ids.get(value, value) if isinstance(value, str) else value for name, value in item.items()}
-                for item in items]  # fmt: skip
-        problem = assert_problem(await _input(api, run, *sent), status, code)
-        assert says in problem["detail"]
-        if status == 409:
-            assert problem["run_id"] == run["id"]
-            assert problem["pending_actions"] == run["pending_actions"]
-        assert await api.read(run) == run
+    asked = (call("c1", "approval"), call("c2", "client_tool", "open_file"))
+    run = await api.ask(await api.submit(agent=CLIENT), *asked)
+    ids = {"{approval}": run["pending_actions"][0]["id"], "{client}": run["pending_actions"][1]["id"]}
+    sent = [{name: ids.get(value, value) if isinstance(value, str) else value for name, value in item.items()}
+            for item in items]  # fmt: skip
+    problem = assert_problem(await _input(api, run, *sent), status, code)
+    assert says in problem["detail"]
+    if status == 409:
+        assert problem["run_id"] == run["id"]
+        assert problem["pending_actions"] == run["pending_actions"]
+    assert await api.read(run) == run
 
 
 async def test_a_decision_that_comes_too_late_is_gone() -> None:
@@ -246,15 +244,12 @@ async def test_a_run_that_waits_for_nothing_has_nothing_to_approve() -> None:
         assert problem["pending_actions"] == []
 
 
-@pytest.mark.parametrize(
-    "item", [{"type": "pause"}, {"type": "resume"}, {"type": "message", "content": "?"}, _decide("all", "approve")]
-)
-async def test_a_run_that_has_ended_takes_nothing_in(item: dict[str, Any]) -> None:
-    async with world() as api:
-        run = await api.submit()
-        await api.finish(run)
-        problem = assert_problem(await _input(api, run, item), 409, "run_ended")
-        assert "completed" in problem["detail"]
+@in_one_world([{"type": "pause"}, {"type": "resume"}, {"type": "message", "content": "?"}, _decide("all", "approve")])
+async def test_a_run_that_has_ended_takes_nothing_in(api: World, item: dict[str, Any]) -> None:
+    run = await api.submit()
+    await api.finish(run)
+    problem = assert_problem(await _input(api, run, item), 409, "run_ended")
+    assert "completed" in problem["detail"]
 
 
 @pytest.mark.parametrize("item", [{"type": "pause"}, _decide("act_1", "edit", arguments={})])
@@ -265,8 +260,7 @@ async def test_a_run_that_is_not_there_takes_nothing_in(item: dict[str, Any]) ->
             assert_problem(answer, 404, "run_not_found")
 
 
-@pytest.mark.parametrize(
-    ("body", "place", "says"),
+@in_one_world(
     [
         ({}, "/items", "is required"),
         ({"items": []}, "/items", "at least 1 item"),
@@ -288,15 +282,14 @@ async def test_a_run_that_is_not_there_takes_nothing_in(item: dict[str, Any]) ->
         ({"items": [_decide("a", "allow")]}, "/items/0/decision", "'approve', 'deny' or 'edit'"),
         ({"items": [_decide("a", "deny", reson="CANARY")]}, "/items/0/reson", "did you mean 'reason'?"),
         ({"items": [{"type": "pause"}] * 201}, "/items", "at most 200"),
-    ],
+    ]
 )
-async def test_an_input_that_does_not_fit_is_refused(body: dict[str, Any], place: str, says: str) -> None:
-    async with world() as api:
-        run = await api.submit()
-        answer = await api.client.post(f"{run['links']['self']}/input", json=body)
-        problem = assert_problem(answer, 422, "validation_error", place)
-        assert says in problem["errors"][0]["message"]
-        assert "CANARY" not in answer.text
+async def test_an_input_that_does_not_fit_is_refused(api: World, body: dict[str, Any], place: str, says: str) -> None:
+    run = await api.submit()
+    answer = await api.client.post(f"{run['links']['self']}/input", json=body)
+    problem = assert_problem(answer, 422, "validation_error", place)
+    assert says in problem["errors"][0]["message"]
+    assert "CANARY" not in answer.text
 
 
 async def test_the_decision_says_whose_key_decided() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from palaver.config.providers import Provider
 from palaver.store.fleet.fleet import WorkerReport
-from tests.unit.api_world import World, assert_problem, world
+from tests.unit.api_world import World, assert_problem, in_one_world, world
 
 URL, PLAIN = "https://me:secret-of-a-url@models.example/v1", "https://models.example/v1"
 PRICES = {"large": {"input": 2.0, "output": 8.0, "cached_input": 0.5}, "*": {"input": 5.0, "output": 15.0}}
@@ -68,20 +66,19 @@ async def test_a_provider_that_is_left_alone_says_until_when() -> None:
         assert cooling == {"b/*", "b/org/large", "b/small"}
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6])
-async def test_pages_follow_each_other(size: int) -> None:
-    async with world(providers=PROVIDERS) as api:
-        seen: list[str] = []
-        cursor: str | None = ""
-        while cursor is not None:
-            answer = await api.client.get("/v1/models", params={"limit": size, "cursor": cursor})
-            page = answer.json()
-            assert 0 < len(page["data"]) <= size
-            seen += [each["id"] for each in page["data"]]
-            cursor = page["next_cursor"]
-            assert page["has_more"] == (cursor is not None)
-            assert ("link" in answer.headers) == (cursor is not None)
-        assert seen == IDS
+@in_one_world([1, 2, 3, 4, 5, 6], providers=PROVIDERS)
+async def test_pages_follow_each_other(api: World, size: int) -> None:
+    seen: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        answer = await api.client.get("/v1/models", params={"limit": size, "cursor": cursor})
+        page = answer.json()
+        assert 0 < len(page["data"]) <= size
+        seen += [each["id"] for each in page["data"]]
+        cursor = page["next_cursor"]
+        assert page["has_more"] == (cursor is not None)
+        assert ("link" in answer.headers) == (cursor is not None)
+    assert seen == IDS
 
 
 async def test_a_link_leads_to_the_next_page() -> None:
@@ -91,11 +88,10 @@ async def test_a_link_leads_to_the_next_page() -> None:
         assert [each["id"] for each in (await api.client.get(path)).json()["data"]] == IDS[3:]
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", "é", "YWJj", "=", "x" * 5000])
-async def test_a_cursor_of_something_else_is_refused(cursor: str) -> None:
-    async with world(providers=PROVIDERS) as api:
-        answer = await api.client.get("/v1/models", params={"cursor": cursor})
-        assert_problem(answer, 400, "invalid_cursor")
+@in_one_world(["nonsense", "é", "YWJj", "=", "x" * 5000], providers=PROVIDERS)
+async def test_a_cursor_of_something_else_is_refused(api: World, cursor: str) -> None:
+    answer = await api.client.get("/v1/models", params={"cursor": cursor})
+    assert_problem(answer, 400, "invalid_cursor")
 
 
 async def test_without_providers_there_is_none() -> None:

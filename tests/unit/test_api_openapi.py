@@ -27,7 +27,7 @@ from palaver.store import Store
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.step_kinds import KINDS, OWN_QUEUE
 from tests.pages import ROOT
-from tests.unit.api_world import SETTINGS, assert_problem, world
+from tests.unit.api_world import SETTINGS, World, assert_problem, in_one_world, world
 
 DOCUMENT = create_app(dialects=(NATIVE,)).openapi()
 OPERATIONS = [
@@ -246,12 +246,11 @@ def test_an_answer_for_an_autoscaler_is_in_the_document() -> None:
     assert [each["$ref"].rpartition("/")[2] for each in schema["anyOf"]] == ["QueueList", "ScalerValue"]
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-async def test_what_is_done_to_many_runs_is_no_run(method: str) -> None:
-    async with world() as api:
-        answer = await api.client.request(method, "/v1/runs/actions")
-        assert_problem(answer, 405, "method_not_allowed")
-        assert answer.headers["allow"] == "POST"
+@in_one_world(["GET", "DELETE", "PUT"])
+async def test_what_is_done_to_many_runs_is_no_run(api: World, method: str) -> None:
+    answer = await api.client.request(method, "/v1/runs/actions")
+    assert_problem(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == "POST"
 
 
 def _references(part: object) -> Iterator[str]:
@@ -268,13 +267,12 @@ def _references(part: object) -> Iterator[str]:
 WHOLE = create_app().openapi()
 
 
-@pytest.mark.parametrize("path", [path for path in WHOLE["paths"] if "{" in path])
-async def test_what_a_path_with_no_id_in_it_is_answered_is_documented(path: str) -> None:
-    async with world() as api:
-        for method, operation in WHOLE["paths"][path].items():
-            body: Any = {} if "requestBody" in operation else None
-            answer = await api.client.request(method, re.sub(r"{\w+}", "no-id", path), json=body)
-            assert str(answer.status_code) in operation["responses"], (method, answer.text)
+@in_one_world([path for path in WHOLE["paths"] if "{" in path])
+async def test_what_a_path_with_no_id_in_it_is_answered_is_documented(api: World, path: str) -> None:
+    for method, operation in WHOLE["paths"][path].items():
+        body: Any = {} if "requestBody" in operation else None
+        answer = await api.client.request(method, re.sub(r"{\w+}", "no-id", path), json=body)
+        assert str(answer.status_code) in operation["responses"], (method, answer.text)
 
 
 def test_a_uuid_in_an_address_has_its_form_in_the_document() -> None:

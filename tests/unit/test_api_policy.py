@@ -10,7 +10,7 @@ import pytest
 from palaver.config.settings import Settings
 from palaver.steps.retry import RetryPolicy
 from palaver.tools import tool
-from tests.unit.api_world import SETTINGS, World, assert_problem, world
+from tests.unit.api_world import SETTINGS, World, assert_problem, in_one_world, world
 from tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
 from tests.unit.test_openhands_agents import LLM
 
@@ -120,9 +120,7 @@ CEILINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("agent", "body", "pointer"),
-    [
+@in_one_world([
         ({}, {}, "/agent/tools/1"),
         ({"tools": [], "model": "fake/other"}, {}, "/agent/model"),
         ({"tools": [], "fallbacks": ["fake/tool-1", "fake/other"]}, {}, "/agent/fallbacks/1"),
@@ -132,11 +130,11 @@ CEILINGS: dict[str, Any] = {
          "/agent/retry/rules/timeout/attempts"),
         ({"tools": [], "retry": {"patience": 31}}, {}, "/agent/retry/patience"),
         ({"tools": [], "retry": "patient"}, {}, "/agent/retry/rules/rate_limited/attempts"),
-    ],
-)  # fmt: skip
-async def test_more_than_a_rule_allows_is_refused(agent: dict[str, Any], body: dict[str, Any], pointer: str) -> None:
-    async with world(rules={"r": CEILINGS}, tools=TOOLS) as api:
-        await refuse(api, {**ALL, **agent}, pointer, **body)
+    ], rules={'r': CEILINGS}, tools=TOOLS)  # fmt: skip
+async def test_more_than_a_rule_allows_is_refused(
+    api: World, agent: dict[str, Any], body: dict[str, Any], pointer: str
+) -> None:
+    await refuse(api, {**ALL, **agent}, pointer, **body)
 
 
 async def test_limits_that_are_left_out_are_those_of_the_rules_and_the_strictest_counts() -> None:

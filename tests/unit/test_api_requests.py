@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palaver.config.settings import Settings
-from tests.unit.api_world import BODY, RUN_ID, LiveRequest, assert_problem, world
+from tests.unit.api_world import BODY, RUN_ID, LiveRequest, World, assert_problem, in_one_world, world
 
 GUARDED = Settings(redis_url="redis://fake/0", api_keys="first-key-of-all,clé-clé-clé-clé-clé")
 ROUTES = [
@@ -27,11 +27,10 @@ ROUTES = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_every_route_of_the_api_needs_a_key(method: str, path: str) -> None:
-    async with world(GUARDED) as api:
-        problem = assert_problem(await api.client.request(method, path), 401, "unauthenticated")
-        assert problem["instance"] == path
+@in_one_world(ROUTES, GUARDED)
+async def test_every_route_of_the_api_needs_a_key(api: World, method: str, path: str) -> None:
+    problem = assert_problem(await api.client.request(method, path), 401, "unauthenticated")
+    assert problem["instance"] == path
 
 
 @pytest.mark.parametrize(
@@ -48,13 +47,10 @@ async def test_a_wrong_key_is_refused_and_not_logged(authorization: bytes, caplo
         assert "first-ke" not in answer.text + caplog.text
 
 
-@pytest.mark.parametrize(
-    "authorization", ["Bearer first-key-of-all", "bearer  first-key-of-all", "Bearer clé-clé-clé-clé-clé"]
-)
-async def test_a_right_key_is_let_in(authorization: str) -> None:
-    async with world(GUARDED) as api:
-        headers = {b"Authorization": authorization.encode()}
-        assert (await api.client.get("/v1/runs", headers=headers)).status_code == 200
+@in_one_world(["Bearer first-key-of-all", "bearer  first-key-of-all", "Bearer clé-clé-clé-clé-clé"], GUARDED)
+async def test_a_right_key_is_let_in(api: World, authorization: str) -> None:
+    headers = {b"Authorization": authorization.encode()}
+    assert (await api.client.get("/v1/runs", headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/runs?api_key=first-key-of-all", "/v1/runs?access_token=first-key-of-all"])
@@ -63,8 +59,7 @@ async def test_a_key_in_the_url_is_no_key(path: str) -> None:
         assert_problem(await api.client.get(path), 401, "unauthenticated")
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "code", "place"),
+@in_one_world(
     [
         ("limit=abc", 422, "validation_error", "?limit"),
         ("limit=0", 422, "validation_error", "?limit"),
@@ -102,21 +97,18 @@ async def test_a_key_in_the_url_is_no_key(path: str) -> None:
             "validation_error",
             "?",
         ),
-    ],
+    ]
 )
-async def test_query_parameters_are_read_strictly(query: str, status: int, code: str, place: str) -> None:
-    async with world() as api:
-        assert_problem(await api.client.get(f"/v1/runs?{query}"), status, code, place)
+async def test_query_parameters_are_read_strictly(api: World, query: str, status: int, code: str, place: str) -> None:
+    assert_problem(await api.client.get(f"/v1/runs?{query}"), status, code, place)
 
 
-@pytest.mark.parametrize("query", ["%ff=1", "limit=%C3%28", "&".join(f"a{n}=1" for n in range(60))])
-async def test_a_query_string_that_cannot_be_read_is_refused(query: str) -> None:
-    async with world() as api:
-        assert_problem(await api.client.get(f"/v1/runs?{query}"), 400, "malformed_request")
+@in_one_world(["%ff=1", "limit=%C3%28", "&".join(f"a{n}=1" for n in range(60))])
+async def test_a_query_string_that_cannot_be_read_is_refused(api: World, query: str) -> None:
+    assert_problem(await api.client.get(f"/v1/runs?{query}"), 400, "malformed_request")
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
+@in_one_world(
     [
         ("GET", "/v1/conversations/x?a=1"),
         ("POST", "/v1/runs?wait=5"),
@@ -128,23 +120,20 @@ async def test_a_query_string_that_cannot_be_read_is_refused(query: str) -> None
         ("DELETE", f"/v1/runs/{RUN_ID}?force=true"),
         ("DELETE", "/v1/conversations/x?force=true"),
         ("GET", "/v1/queues?name=model"),
-    ],
+    ]
 )
-async def test_no_route_takes_parameters_that_it_does_not_know(method: str, path: str) -> None:
-    async with world() as api:
-        body = BODY if path.startswith("/v1/runs?") else None
-        assert_problem(await api.client.request(method, path, json=body), 400, "unknown_parameter")
+async def test_no_route_takes_parameters_that_it_does_not_know(api: World, method: str, path: str) -> None:
+    body = BODY if path.startswith("/v1/runs?") else None
+    assert_problem(await api.client.request(method, path, json=body), 400, "unknown_parameter")
 
 
-@pytest.mark.parametrize("query", ["wait=61", "wait=-1", "wait=soon", "until=never"])
-async def test_a_wait_has_its_limits(query: str) -> None:
-    async with world() as api:
-        run = await api.submit()
-        assert_problem(await api.client.get(f"{run['links']['self']}?{query}"), 422, "validation_error")
+@in_one_world(["wait=61", "wait=-1", "wait=soon", "until=never"])
+async def test_a_wait_has_its_limits(api: World, query: str) -> None:
+    run = await api.submit()
+    assert_problem(await api.client.get(f"{run['links']['self']}?{query}"), 422, "validation_error")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allow"),
+@in_one_world(
     [
         ("DELETE", "/v1/runs", "GET, POST"),
         ("PUT", "/v1/runs", "GET, POST"),
@@ -155,38 +144,30 @@ async def test_a_wait_has_its_limits(query: str) -> None:
         ("PUT", "/v1/conversations/x", "DELETE, GET, PATCH"),
         ("POST", "/healthz", "GET"),
         ("DELETE", "/v1/conversations", "GET, POST"),
-    ],
+    ]
 )
-async def test_other_methods_are_told_what_is_allowed(method: str, path: str, allow: str) -> None:
-    async with world() as api:
-        answer = await api.client.request(method, path)
-        assert_problem(answer, 405, "method_not_allowed")
-        assert answer.headers["allow"] == allow
+async def test_other_methods_are_told_what_is_allowed(api: World, method: str, path: str, allow: str) -> None:
+    answer = await api.client.request(method, path)
+    assert_problem(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == allow
 
 
-@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/runs/", "/v2/runs", "/errors/not_found", "/v1/runs/a/b"])
-async def test_other_paths_are_problems_too(path: str) -> None:
-    async with world() as api:
-        assert_problem(await api.client.get(path), 404, "not_found")
+@in_one_world(["/v1", "/v1/", "/v1/runs/", "/v2/runs", "/errors/not_found", "/v1/runs/a/b"])
+async def test_other_paths_are_problems_too(api: World, path: str) -> None:
+    assert_problem(await api.client.get(path), 404, "not_found")
 
 
-@pytest.mark.parametrize(
-    "accept", ["text/html", "text/event-stream;q=0, text/plain", "application/xml", "application/*;q=0", ","]
-)
-async def test_media_types_that_are_not_offered_are_not_acceptable(accept: str) -> None:
-    async with world() as api:
-        run = await api.submit()
-        for path in ("/v1/runs", run["links"]["self"], run["links"]["events"], "/v1/queues"):
-            answer = await api.client.get(path, headers={"Accept": accept})
-            assert_problem(answer, 406, "not_acceptable")
+@in_one_world(["text/html", "text/event-stream;q=0, text/plain", "application/xml", "application/*;q=0", ","])
+async def test_media_types_that_are_not_offered_are_not_acceptable(api: World, accept: str) -> None:
+    run = await api.submit()
+    for path in ("/v1/runs", run["links"]["self"], run["links"]["events"], "/v1/queues"):
+        answer = await api.client.get(path, headers={"Accept": accept})
+        assert_problem(answer, 406, "not_acceptable")
 
 
-@pytest.mark.parametrize(
-    "accept", ["*/*", "application/*", "text/html, */*;q=0.1", "application/json;q=0.5, text/html"]
-)
-async def test_media_types_that_cover_json_are_served(accept: str) -> None:
-    async with world() as api:
-        assert (await api.client.get("/v1/runs", headers={"Accept": accept})).status_code == 200
+@in_one_world(["*/*", "application/*", "text/html, */*;q=0.1", "application/json;q=0.5, text/html"])
+async def test_media_types_that_cover_json_are_served(api: World, accept: str) -> None:
+    assert (await api.client.get("/v1/runs", headers={"Accept": accept})).status_code == 200
 
 
 async def test_a_url_and_headers_have_limits() -> None:
@@ -199,17 +180,15 @@ async def test_a_url_and_headers_have_limits() -> None:
         assert_problem(await api.client.get("/v1/runs", headers=large), 431, "headers_too_large")
 
 
-@pytest.mark.parametrize("host", ["a/evil?", "a b", "", "a@b", "a:99999999", "[::1", "a\\b", "a,b"])
-async def test_a_host_that_is_none_is_refused(host: str) -> None:
-    async with world() as api:
-        assert_problem(await api.client.get("/v1/runs", headers={"Host": host}), 400, "invalid_host")
+@in_one_world(["a/evil?", "a b", "", "a@b", "a:99999999", "[::1", "a\\b", "a,b"])
+async def test_a_host_that_is_none_is_refused(api: World, host: str) -> None:
+    assert_problem(await api.client.get("/v1/runs", headers={"Host": host}), 400, "invalid_host")
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:8080", "palaver.example", "api_1:80"])
-async def test_with_a_key_any_host_is_let_in(host: str) -> None:
-    async with world(GUARDED) as api:
-        headers = {"Host": host, "Authorization": "Bearer first-key-of-all"}
-        assert (await api.client.get("/v1/runs", headers=headers)).status_code == 200
+@in_one_world(["localhost", "127.0.0.1:8080", "[::1]:8080", "palaver.example", "api_1:80"], GUARDED)
+async def test_with_a_key_any_host_is_let_in(api: World, host: str) -> None:
+    headers = {"Host": host, "Authorization": "Bearer first-key-of-all"}
+    assert (await api.client.get("/v1/runs", headers=headers)).status_code == 200
 
 
 async def test_two_lengths_are_refused() -> None:
@@ -232,11 +211,10 @@ async def test_every_answer_has_a_request_id() -> None:
         assert all(each.startswith("req_") for each in ids)
 
 
-@pytest.mark.parametrize(("given", "kept"), [("abc-123", True), ("a" * 65, False), ("a b", False), ("é", False)])
-async def test_a_request_id_of_the_client_is_kept_if_it_may_enter_a_log(given: str, kept: bool) -> None:
-    async with world() as api:
-        answer = await api.client.get("/healthz", headers={b"X-Request-Id": given.encode()})
-        assert (answer.headers["x-request-id"] == given) is kept
+@in_one_world([("abc-123", True), ("a" * 65, False), ("a b", False), ("é", False)])
+async def test_a_request_id_of_the_client_is_kept_if_it_may_enter_a_log(api: World, given: str, kept: bool) -> None:
+    answer = await api.client.get("/healthz", headers={b"X-Request-Id": given.encode()})
+    assert (answer.headers["x-request-id"] == given) is kept
 
 
 async def test_what_is_no_http_is_left_to_the_framework() -> None:

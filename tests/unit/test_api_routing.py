@@ -13,7 +13,7 @@ from api.app.routing import Handlers
 from api.http.routes import HandlerRoute
 from api.native.dialect import NATIVE
 from palaver.operations import Caller
-from tests.unit.api_world import world
+from tests.unit.api_world import World, in_one_world
 
 ROUTES = [route for route in create_app().routes if isinstance(route, HandlerRoute)]
 
@@ -84,11 +84,10 @@ async def test_what_no_handler_serves_is_the_frameworks(scope: Scope) -> None:
         await Handlers(elsewhere, ROUTES)(scope, none, none)
 
 
-@pytest.mark.parametrize("path", sorted({route.path for route in ROUTES}))
-async def test_a_path_answers_its_own_methods_only_and_names_them(path: str) -> None:
+@in_one_world(sorted({route.path for route in ROUTES}))
+async def test_a_path_answers_its_own_methods_only_and_names_them(api: World, path: str) -> None:
     methods = {route.method for route in ROUTES if route.path == path}
-    async with world() as api:
-        for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - methods:
-            answer = await api.client.request(method, re.sub(r"{\w+(:\w+)?}", "it", path))
-            assert answer.status_code == 405, method
-            assert answer.headers["Allow"] == ", ".join(sorted(methods))
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - methods:
+        answer = await api.client.request(method, re.sub(r"{\w+(:\w+)?}", "it", path))
+        assert answer.status_code == 405, method
+        assert answer.headers["Allow"] == ", ".join(sorted(methods))

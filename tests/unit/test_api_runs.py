@@ -14,7 +14,7 @@ from api.native.links import Run, RunList
 from palaver.errors import ErrorClass, Failure
 from palaver.steps.verdicts import GiveUp
 from palaver.vocabulary.lifecycle import StopReason
-from tests.unit.api_world import AGENT, BODY, RUN_ID, World, assert_problem, events_of, world
+from tests.unit.api_world import AGENT, BODY, RUN_ID, World, assert_problem, events_of, in_one_world, world
 from tests.waiting import PATIENCE, aeventually
 
 
@@ -62,11 +62,10 @@ async def test_the_same_key_with_another_body_is_refused() -> None:
         assert_problem(other, 422, "idempotency_key_reused")
 
 
-@pytest.mark.parametrize("key", ["", "k" * 256, "schlüssel".encode(), b"a\x07", " "])
-async def test_a_key_that_cannot_be_kept_is_refused(key: str | bytes) -> None:
-    async with world() as api:
-        answer = await api.client.post("/v1/runs", json=BODY, headers=[(b"Idempotency-Key", _bytes(key))])
-        assert_problem(answer, 400, "invalid_idempotency_key")
+@in_one_world(["", "k" * 256, "schlüssel".encode(), b"a\x07", " "])
+async def test_a_key_that_cannot_be_kept_is_refused(api: World, key: str | bytes) -> None:
+    answer = await api.client.post("/v1/runs", json=BODY, headers=[(b"Idempotency-Key", _bytes(key))])
+    assert_problem(answer, 400, "invalid_idempotency_key")
 
 
 async def test_two_keys_are_refused() -> None:
@@ -294,14 +293,10 @@ async def test_a_list_filters_by_agent_and_time() -> None:
         assert [*first, *(run["id"] for run in again.json()["data"])] == (await listed())[0]
 
 
-@pytest.mark.parametrize(
-    "cursor",
-    ["x", "%F0", "bnVsbA", "WzFlNDAwLCJydW4iXQ", "W10", "eyJhIjoxLCJiIjoyfQ", "e30", "a" * 2000, "%C3%A4"],
-)
-async def test_a_cursor_that_no_list_gave_is_refused(cursor: str) -> None:
-    async with world() as api:
-        code = "malformed_request" if cursor == "%F0" else "invalid_cursor"
-        assert_problem(await api.client.get(f"/v1/runs?cursor={cursor}"), 400, code)
+@in_one_world(["x", "%F0", "bnVsbA", "WzFlNDAwLCJydW4iXQ", "W10", "eyJhIjoxLCJiIjoyfQ", "e30", "a" * 2000, "%C3%A4"])
+async def test_a_cursor_that_no_list_gave_is_refused(api: World, cursor: str) -> None:
+    code = "malformed_request" if cursor == "%F0" else "invalid_cursor"
+    assert_problem(await api.client.get(f"/v1/runs?cursor={cursor}"), 400, code)
 
 
 def _bytes(text: str | bytes) -> bytes:

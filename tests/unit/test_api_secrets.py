@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import httpx
-import pytest
 from pydantic import SecretStr
 
 from palaver.client.options import wire
@@ -11,7 +10,7 @@ from palaver.config.settings import Settings
 from palaver.schemas.models import Submission
 from palaver.store.redis import keys
 from palaver.vocabulary.limits import limit_of
-from tests.unit.api_world import AGENT, SETTINGS, assert_problem, world
+from tests.unit.api_world import AGENT, SETTINGS, World, assert_problem, in_one_world, world
 
 CANARY = "canary-of-a-secret-1f2e"
 WITHOUT_KEY = SETTINGS.model_copy(update={"secret_key": ()})
@@ -61,8 +60,7 @@ async def test_no_answer_has_one() -> None:
             assert CANARY.encode() not in (await api.redis.dump(name) or b""), name
 
 
-@pytest.mark.parametrize(
-    ("secrets", "pointer"),
+@in_one_world(
     [
         ({"TOKEN": ""}, "/secrets/TOKEN"),
         ({"TOKEN": 7}, "/secrets/TOKEN"),
@@ -70,17 +68,16 @@ async def test_no_answer_has_one() -> None:
         ({"TOKEN": "x" * (limit_of("secret_value") + 1)}, "/secrets/TOKEN"),
         ([CANARY], "/secrets"),
         ({f"S{n}": "x" for n in range(limit_of("secrets") + 1)}, "/secrets"),
-    ],
+    ]
 )
-async def test_what_does_not_fit_is_refused_and_not_quoted(secrets: object, pointer: str) -> None:
-    async with world() as api:
-        begun = (await api.client.post("/v1/conversations", json={})).json()["id"]
-        for answer in (
-            await api.client.post("/v1/runs", json={"agent": AGENT, "input": "x", "secrets": secrets}),
-            await api.client.patch(f"/v1/conversations/{begun}/secrets", json={"secrets": secrets}),
-        ):
-            problem = assert_problem(answer, 422, "validation_error", pointer)
-            assert CANARY not in str(problem)
+async def test_what_does_not_fit_is_refused_and_not_quoted(api: World, secrets: object, pointer: str) -> None:
+    begun = (await api.client.post("/v1/conversations", json={})).json()["id"]
+    for answer in (
+        await api.client.post("/v1/runs", json={"agent": AGENT, "input": "x", "secrets": secrets}),
+        await api.client.patch(f"/v1/conversations/{begun}/secrets", json={"secrets": secrets}),
+    ):
+        problem = assert_problem(answer, 422, "validation_error", pointer)
+        assert CANARY not in str(problem)
 
 
 async def test_a_name_is_one() -> None:

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from palaver.config.providers import Provider
-from tests.unit.api_world import AGENT, BODY, CONVERSATION_ID, PROVIDERS, RUN_ID, World, assert_problem, world
+from tests.unit.api_world import (
+    AGENT,
+    BODY,
+    CONVERSATION_ID,
+    PROVIDERS,
+    RUN_ID,
+    World,
+    assert_problem,
+    in_one_world,
+    world,
+)
 
 OWN = {"ours": Provider(base_url="http://127.0.0.1:1/v1", models=("small",))}
 STEERING = {"type": "message", "content": "a"}
@@ -20,8 +30,7 @@ async def faults(api: World, **changes: Any) -> list[str]:
     return [each["message"] for each in answer.json()["errors"]]
 
 
-@pytest.mark.parametrize(
-    ("path", "code", "said"),
+@in_one_world(
     [
         (f"/v1/runs/{RUN_ID}", "run_not_found", f"There is no run {RUN_ID}: it was never there, or its retention has"),
         ("/v1/runs/run_123", "run_not_found", "There is no run run_123: it was never there"),
@@ -36,13 +45,12 @@ async def faults(api: World, **changes: Any) -> list[str]:
             f"The id {RUN_ID} is that of a run, not",
         ),
         ("/v1/conversations/conv_1", "conversation_not_found", "There is no conversation conv_1: it was never there"),
-    ],
+    ]
 )
-async def test_an_id_that_nothing_has_is_quoted(path: str, code: str, said: str) -> None:
-    async with world() as api:
-        answer = await api.client.get(path)
-        assert_problem(answer, 404, code)
-        assert answer.json()["detail"].startswith(said)
+async def test_an_id_that_nothing_has_is_quoted(api: World, path: str, code: str, said: str) -> None:
+    answer = await api.client.get(path)
+    assert_problem(answer, 404, code)
+    assert answer.json()["detail"].startswith(said)
 
 
 async def test_a_cancel_of_a_conversation_says_that_it_is_one() -> None:

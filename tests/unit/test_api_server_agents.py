@@ -15,7 +15,7 @@ from palaver.schemas.actions import Steering
 from palaver.schemas.agents import NewAgent
 from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
 from palaver.schemas.models import AgentSpec, Retry, Submission
-from tests.unit.api_world import AGENT, World, assert_problem, world
+from tests.unit.api_world import AGENT, World, assert_problem, in_one_world, world
 
 OTHER = {**AGENT, "instructions": "Be brief."}
 
@@ -68,8 +68,7 @@ async def test_preconditions() -> None:
             assert_problem(answer, 400, "invalid_precondition")
 
 
-@pytest.mark.parametrize(
-    ("name", "body", "code", "pointer"),
+@in_one_world(
     [
         ("support", {**AGENT, "tools": ["calculater"]}, "unknown_tool", "/tools/0"),
         ("support", {**AGENT, "name": "billing"}, "validation_error", "/name"),
@@ -79,12 +78,13 @@ async def test_preconditions() -> None:
         ("support", {"model": "fake/x", "instructions": "é" * 140_000}, "payload_too_large", None),
         ("-support", AGENT, "validation_error", "/name"),
         ("support@1", AGENT, "validation_error", "/name"),
-    ],
+    ]
 )
-async def test_what_does_not_fit_is_refused(name: str, body: dict[str, Any], code: str, pointer: str | None) -> None:
-    async with world() as api:
-        answer = await api.client.put(f"/v1/agents/{name}", json=body)
-        assert_problem(answer, answer.status_code, code, *([pointer] if pointer else []))
+async def test_what_does_not_fit_is_refused(
+    api: World, name: str, body: dict[str, Any], code: str, pointer: str | None
+) -> None:
+    answer = await api.client.put(f"/v1/agents/{name}", json=body)
+    assert_problem(answer, answer.status_code, code, *([pointer] if pointer else []))
 
 
 async def test_a_key_of_an_endpoint_is_not_kept() -> None:

@@ -12,7 +12,7 @@ from api.http.queries import Query
 from api.kit.signatures import InPath, Takes
 from palaver.operations import Backend, Caller
 from palaver.schemas.fields import Strict
-from tests.unit.api_world import CONVERSATION_ID, RUN_ID, assert_problem, world
+from tests.unit.api_world import CONVERSATION_ID, RUN_ID, World, assert_problem, in_one_world, world
 
 
 class Colour(Query):
@@ -73,8 +73,7 @@ def test_what_no_request_has_is_told_when_the_route_is_declared(handler: Any, pa
         Takes.of(handler, path)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
+@in_one_world(
     [
         ("POST", "/v1/runs", {"agent": {"model": "fake/echo"}, "input": "x"}),
         ("POST", f"/v1/runs/{RUN_ID}/cancel", None),
@@ -84,19 +83,18 @@ def test_what_no_request_has_is_told_when_the_route_is_declared(handler: Any, pa
         ("DELETE", f"/v1/runs/{RUN_ID}", None),
         ("DELETE", f"/v1/conversations/{CONVERSATION_ID}", None),
         ("GET", f"/v1/conversations/{CONVERSATION_ID}", None),
-    ],
+    ]
 )
 async def test_a_route_refuses_parameters_and_media_types_that_it_does_not_declare(
-    method: str, path: str, body: dict[str, Any] | None
+    api: World, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
-    async with world() as api:
-        answer = await api.client.request(method, f"{path}?x=1", json=body)
-        assert_problem(answer, 400, "unknown_parameter", "?x")
-        answer = await api.client.request(method, path, json=body, headers={"Accept": "text/html"})
-        if method == "DELETE":  # answers with nothing, in any type
-            assert answer.status_code == 404
-        else:
-            assert_problem(answer, 406, "not_acceptable")
+    answer = await api.client.request(method, f"{path}?x=1", json=body)
+    assert_problem(answer, 400, "unknown_parameter", "?x")
+    answer = await api.client.request(method, path, json=body, headers={"Accept": "text/html"})
+    if method == "DELETE":  # answers with nothing, in any type
+        assert answer.status_code == 404
+    else:
+        assert_problem(answer, 406, "not_acceptable")
 
 
 async def test_a_probe_answers_whatever_else_is_asked() -> None:

@@ -6,9 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-import pytest
-
-from tests.unit.api_world import world
+from tests.unit.api_world import World, in_one_world, world
 from tests.unit.test_api_scopes import CLOSED, DOCUMENT, bearer, filled
 
 MAY_BE_NEW: Final = {"name", "chat_id", "thread_id"}
@@ -37,24 +35,22 @@ def test_the_tables_have_the_routes_of_each_dialect() -> None:
         assert {path.split("/")[1] for _, path, *_ in routes} >= {"v1", "openai", "openhands"}
 
 
-@pytest.mark.parametrize(("method", "path"), WITH_BODY)
-async def test_what_is_not_there_is_said_before_what_is_wrong_with_a_body(method: str, path: str) -> None:
-    async with world(CLOSED) as api:
-        headers = await bearer(api, operator=True)
-        for body in BODIES:
-            answer = await api.client.request(method, filled(path), json=body, headers=headers)
-            assert answer.status_code == 404, (body, answer.text)
+@in_one_world(WITH_BODY, CLOSED)
+async def test_what_is_not_there_is_said_before_what_is_wrong_with_a_body(api: World, method: str, path: str) -> None:
+    headers = await bearer(api, operator=True)
+    for body in BODIES:
+        answer = await api.client.request(method, filled(path), json=body, headers=headers)
+        assert answer.status_code == 404, (body, answer.text)
 
 
-@pytest.mark.parametrize(("method", "path", "names"), WITH_QUERY)
+@in_one_world(WITH_QUERY, CLOSED)
 async def test_what_is_not_there_is_said_before_what_is_wrong_with_a_query(
-    method: str, path: str, names: list[str]
+    api: World, method: str, path: str, names: list[str]
 ) -> None:
-    async with world(CLOSED) as api:
-        headers = await bearer(api, operator=True)
-        for name in names:
-            answer = await api.client.request(method, filled(path), params={name: "\x00"}, headers=headers)
-            assert answer.status_code == 404, (name, answer.text)
+    headers = await bearer(api, operator=True)
+    for name in names:
+        answer = await api.client.request(method, filled(path), params={name: "\x00"}, headers=headers)
+        assert answer.status_code == 404, (name, answer.text)
 
 
 async def test_a_key_that_is_held_elsewhere_learns_nothing_by_what_does_not_fit() -> None:

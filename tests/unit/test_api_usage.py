@@ -7,14 +7,12 @@ import io
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from palaver.schemas.models import Message, Usage
 from palaver.steps.verdicts import Finish
 from palaver.store.reading.usage_ledger import today
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import StopReason
-from tests.unit.api_world import AGENT, World, assert_problem, world
+from tests.unit.api_world import AGENT, World, assert_problem, in_one_world, world
 
 USED = Usage(input_tokens=100, cached_tokens=60, output_tokens=7, model_calls=1, cost_usd=0.25)
 
@@ -91,20 +89,20 @@ async def test_days_before_there_were_any_have_nothing() -> None:
         assert (await api.client.get("/v1/usage?start=9999-12-31")).json()["data"] == []
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "code", "place", "says"),
+@in_one_world(
     [
         ("start=2026-02-02&end=2026-02-01", 422, "invalid_time", "?end", "must not be before the start"),
         ("start=2026-01-01&end=2026-12-31", 422, "invalid_time", "?end", "at most 92 days"),
         ("start=yesterday", 422, "validation_error", "?start", "date"),
         ("group_by=hour", 422, "validation_error", "?group_by", "there are: day, tenant, agent, model, key"),
         ("by=day", 400, "unknown_parameter", "?by", "is not known here"),
-    ],
+    ]
 )
-async def test_what_cannot_be_told_is_refused(query: str, status: int, code: str, place: str, says: str) -> None:
-    async with world() as api:
-        answer = await api.client.get(f"/v1/usage?{query}")
-        assert_problem(answer, status, code)
-        (fault,) = answer.json()["errors"]
-        assert fault["pointer"] == place
-        assert says in fault["message"]
+async def test_what_cannot_be_told_is_refused(
+    api: World, query: str, status: int, code: str, place: str, says: str
+) -> None:
+    answer = await api.client.get(f"/v1/usage?{query}")
+    assert_problem(answer, status, code)
+    (fault,) = answer.json()["errors"]
+    assert fault["pointer"] == place
+    assert says in fault["message"]

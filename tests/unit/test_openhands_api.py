@@ -17,7 +17,7 @@ from palaver.schemas.models import Message, ToolCall
 from palaver.steps.verdicts import Continue, GiveUp, ToolOutcome
 from palaver.vocabulary.ids import uuid_of
 from palaver.vocabulary.lifecycle import StopReason
-from tests.unit.api_world import World, call, world
+from tests.unit.api_world import World, call, in_one_world, world
 from tests.unit.test_openhands_agents import AGENT
 
 PREFIX = "/openhands/api/conversations"
@@ -415,8 +415,7 @@ async def test_a_conversation_of_ours_is_seen() -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "place"),
+@in_one_world(
     [
         ({"agent": {**AGENT, "llm": {"model": "nowhere/x"}}}, ["body", "agent", "llm", "model"]),
         ({"agent": {"llm": {}}}, ["body", "agent", "llm", "model"]),
@@ -435,14 +434,13 @@ async def test_a_conversation_of_ours_is_seen() -> None:
         ({"plugins": [{"source": "a"}]}, ["body", "plugins"]),
         ({"agent": {**AGENT, "mcp_config": {"a": {}}}}, ["body", "agent", "mcp_config", "a", "url"]),
         ({"max_iterations": 0}, ["body", "max_iterations"]),
-    ],
+    ]
 )
-async def test_what_there_is_not_is_refused_at_its_place(fields: dict[str, Any], place: list[str]) -> None:
-    async with world() as api:
-        answer = await api.client.post(PREFIX, json={"agent": AGENT, **fields})
-        assert answer.status_code == 422
-        assert [each["loc"] for each in answer.json()["detail"]] == [place]
-        assert "sk-secret" not in answer.text
+async def test_what_there_is_not_is_refused_at_its_place(api: World, fields: dict[str, Any], place: list[str]) -> None:
+    answer = await api.client.post(PREFIX, json={"agent": AGENT, **fields})
+    assert answer.status_code == 422
+    assert [each["loc"] for each in answer.json()["detail"]] == [place]
+    assert "sk-secret" not in answer.text
 
 
 async def test_no_answer_has_a_key(talk: Talk) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from tests.unit.api_world import world
+from tests.unit.api_world import World, in_one_world, world
 from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import PREFIX, Talk, begin, native_path
 
@@ -33,21 +31,20 @@ async def test_secrets_are_taken_and_not_told() -> None:
         assert await _names(talk) == ["C", "D", "E", "F"]
 
 
-@pytest.mark.parametrize("lookup", LOOKUPS, ids=lambda each: str(each["kind"]))
-async def test_nothing_is_looked_up(lookup: dict[str, Any]) -> None:
-    async with world() as api:
-        talk = await begin(api)
-        secrets = {"secrets": {"K": lookup}}
-        context = {"agent": {**AGENT, "agent_context": secrets}}
-        for path, body, place in (
-            (PREFIX, {"agent": AGENT, **secrets}, ["body", "secrets", "K"]),
-            (PREFIX, context, ["body", "agent", "agent_context", "secrets", "K"]),
-            (f"{PREFIX}/{talk.id}/secrets", secrets, ["body", "secrets", "K"]),
-        ):
-            answer = await api.client.post(path, json=body)
-            assert answer.status_code == 422
-            [fault] = answer.json()["detail"]
-            assert fault["loc"] == place
-            assert "nothing is looked up" in fault["msg"]
-            assert "leak" not in answer.text
-        assert await _names(talk) == []
+@in_one_world(LOOKUPS)
+async def test_nothing_is_looked_up(api: World, lookup: dict[str, Any]) -> None:
+    talk = await begin(api)
+    secrets = {"secrets": {"K": lookup}}
+    context = {"agent": {**AGENT, "agent_context": secrets}}
+    for path, body, place in (
+        (PREFIX, {"agent": AGENT, **secrets}, ["body", "secrets", "K"]),
+        (PREFIX, context, ["body", "agent", "agent_context", "secrets", "K"]),
+        (f"{PREFIX}/{talk.id}/secrets", secrets, ["body", "secrets", "K"]),
+    ):
+        answer = await api.client.post(path, json=body)
+        assert answer.status_code == 422
+        [fault] = answer.json()["detail"]
+        assert fault["loc"] == place
+        assert "nothing is looked up" in fault["msg"]
+        assert "leak" not in answer.text
+    assert await _names(talk) == []
