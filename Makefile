@@ -61,7 +61,7 @@ test: $(DEV) openhands-clients ## run what a release promises: units, the store'
 	$(PYTEST) -m "not long and not chaos" $(ARGS)
 
 long: $(DEV) openhands-clients ## run the same and the long tier: whole matrices, pages that are followed, rare setups
-	$(PYTEST) -m "not chaos" $(ARGS)
+	$(PYTEST) -m "not chaos" --hypothesis-profile=long $(ARGS)
 
 contract: FILES ?= tests/contract
 contract: $(DEV) ## hold a Redis to the store's contract: the one that PALAVER_TEST_REDIS_SERVER names

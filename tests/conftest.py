@@ -37,11 +37,12 @@ _END_SHARED = pytest.StashKey[Callable[[], None]]()
 _YOUNG = 10_000
 """Objects after which the collector looks at new ones. By itself it would do so after 700, for each of 7,000 tests."""
 
-# The same examples each time: a change is judged by what it changed. `make chaos` looks for new ones. No
-# deadlines: how long an example takes says how busy the machine is.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=20)
-settings.load_profile("repeatable")
+# The same examples each time: a change is judged by what it changed. The long tier has more of them, and `make chaos`
+# looks for new ones. No deadlines: how long an example takes says how busy the machine is.
+settings.register_profile("long", derandomize=True, deadline=None)
+settings.register_profile("test", settings.get_profile("long"), max_examples=30)
+settings.register_profile("quick", settings.get_profile("long"), max_examples=20)
+settings.load_profile("test")
 certificates.read_once()
 api_schemas.describe_once()
 once.know_the_version_of_redis()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import settings
 
 _Value: TypeAlias = tuple[tuple[str, ...], tuple[int, ...]]
 """Parameters, and what they are in a case: the very objects."""
@@ -20,6 +21,12 @@ def sample(cases: Iterable[Any], enough: int) -> list[Any]:
     every = list(cases)
     kept = {round(place * (len(every) - 1) / max(enough - 1, 1)) for place in range(enough)}
     return [each if place in kept else _long(each) for place, each in enumerate(every)]
+
+
+def examples(number: int) -> int:
+    """How many examples Hypothesis draws for a test with a ``number`` of its own: that is for 100 of others, which the
+    long tier draws."""
+    return max(1, number * settings().max_examples // 100)
 
 
 def mark_long(items: Sequence[pytest.Item]) -> None:

@@ -112,7 +112,7 @@ def run_in(root: Path, *arguments: str) -> str:
 
 def unnoticed(mutant: TestedMutant) -> str:
     """What pytest says if no test notices the mutant; empty if one does."""
-    options = ["-q", "-x", "-p", "no:cacheprovider"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=long"]
     if mutant.test.startswith("tests/contract"):
         options += ["-m", "chaos or not chaos"]
     with tree(mutant.change) as root:

@@ -18,6 +18,7 @@ from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.store import Store
 from palaver.store.scripting.contracts.providers import Admitted
 from tests.contract.clock import START, Clock, TurnedRedis
+from tests.tiers import examples
 
 INTERVAL = 5.0
 LEASE = 15.0
@@ -119,7 +120,7 @@ _ACTS = st.lists(
 
 @pytest.mark.slow
 @given(acts=_ACTS)
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 def test_it_does_what_the_model_says(clock: Clock, acts: list[tuple[Any, ...]]) -> None:
     asyncio.run(_follow(clock, acts))
 
@@ -176,7 +177,7 @@ async def _follow(clock: Clock, acts: list[tuple[Any, ...]]) -> None:
 
 @pytest.mark.slow
 @given(waiting=st.integers(1, 60), out_for=st.sampled_from([7.0, 60.0, 400.0]), gone=st.integers(0, 5))
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 def test_those_who_wait_probe_in_turn_and_come_back_in_order(
     clock: Clock, waiting: int, out_for: float, gone: int
 ) -> None:

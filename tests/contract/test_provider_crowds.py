@@ -25,6 +25,7 @@ from palaver.store import Store
 from palaver.store.redis import provider_keys
 from palaver.store.scripting.contracts.providers import Wait
 from tests.contract.clock import START, Clock, TurnedRedis
+from tests.tiers import examples
 
 LEASE = 15.0
 
@@ -215,7 +216,7 @@ _COOL_DOWNS = st.lists(st.tuples(st.floats(0, 120), st.sampled_from([0.5, 1.0, 3
 
 @pytest.mark.slow
 @given(callers=_CALLERS, limits=_LIMITS, cool_downs=_COOL_DOWNS)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_limits_hold_and_nobody_starves(
     clock: Clock, callers: list[Caller], limits: Limits, cool_downs: list[tuple[float, float]]
 ) -> None:
@@ -234,7 +235,7 @@ def test_limits_hold_and_nobody_starves(
 
 @pytest.mark.slow
 @given(callers=_ON_TIME, limits=_LIMITS, cool_downs=_COOL_DOWNS)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_who_waits_longer_begins_first_whatever_is_refused(
     clock: Clock, callers: list[Caller], limits: Limits, cool_downs: list[tuple[float, float]]
 ) -> None:
@@ -266,7 +267,7 @@ def test_nobody_is_sent_back_for_ever_by_a_provider_that_refuses_nearly_all(cloc
     seconds=st.sampled_from([0.5, 3.0, 60.0]),
     per_minute=st.sampled_from([None, 60, 600]),
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 def test_who_comes_on_time_is_admitted_without_waiting_again(
     clock: Clock, waiting: int, seconds: float, per_minute: int | None
 ) -> None:

@@ -25,13 +25,21 @@ LEFT = "for a worker with the feature webhooks"
 LACKED = "this installation has the feature webhooks (0.1.0), and this process lacks it"
 
 
-@pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory, heard: Receivers) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, heard: Receivers) -> Iterator[Cluster]:
     environment = {"PALAVER_SECRET_KEY": SECRET_KEY, "PALAVER_WEBHOOK_HOSTS": f"127.0.0.1:{heard.port}"}
     with Cluster(tmp_path_factory.mktemp("features"), environment=environment) as made:
         with Palaver(made.stack.url) as client:
             client.create_webhook(heard.url("ok"))
         yield made
+
+
+@pytest.fixture
+def cluster(whole: Cluster) -> Cluster:
+    """What an installation with all features is, whatever the test before it took away."""
+    whole.heal()
+    whole.mark()
+    return whole
 
 
 def told(heard: Receivers) -> set[str]:
@@ -52,6 +60,13 @@ def test_none_is_missed_while_workers_with_and_without_it_come_and_go(cluster: C
         eventually(lambda: told(heard) >= {*runs}, why="a webhook was missed")
 
 
+def test_an_api_without_it_does_not_start(cluster: Cluster) -> None:
+    api = another(cluster, "api", "lacking", **WITHOUT, PALAVER_API_PORT=str(free_port()))
+    api.start()
+    eventually(lambda: not api.running)
+    assert LACKED in api.output
+
+
 def test_the_set_shrinks_once_it_is_said_to(cluster: Cluster, heard: Receivers) -> None:
     """Workers with it end, those without it leave its runs alone until it is dropped; then it hears of nothing."""
     cluster.kill("worker")
@@ -66,13 +81,6 @@ def test_the_set_shrinks_once_it_is_said_to(cluster: Cluster, heard: Receivers) 
         assert drop(environment).stdout == "webhooks is dropped. Runs that go on without it: 1.\n"
         assert cluster.ended(run_id).status == "completed"
         assert run_id not in told(heard)
-
-
-def test_an_api_without_it_does_not_start(cluster: Cluster) -> None:
-    api = another(cluster, "api", "lacking", **WITHOUT, PALAVER_API_PORT=str(free_port()))
-    api.start()
-    eventually(lambda: not api.running)
-    assert LACKED in api.output
 
 
 def drop(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -25,7 +25,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
-RESTARTS: Final = 5
+RESTARTS: Final = 3
 CLIENTS: Final = 4
 POST: Final = b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BODY: Final = b'{"agent": {"model": "open/small"}, "input": "hello"}'
