@@ -164,12 +164,14 @@ WRONG: Final[list[dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("claims", WRONG, ids=lambda claims: str(claims)[:50])
-async def test_claims_that_do_not_fit_are_refused(api: World, there: LocalIssuer, claims: dict[str, Any]) -> None:
-    whole = {name: value for name, value in {**there.claims(), **claims}.items() if value is not None}
-    signed = by_hand({"alg": "RS256", "kid": "first", "typ": "at+jwt"}, whole, private_key("first", "RSA", 2048))
-    answer = await api.client.get("/v1/runs", headers=bearer(signed))
-    assert_problem(answer, 401, "invalid_token")
+async def test_claims_that_do_not_fit_are_refused(api: World, there: LocalIssuer) -> None:
+    told = []
+    for claims in ({}, *WRONG):
+        whole = {name: value for name, value in {**there.claims(), **claims}.items() if value is not None}
+        signed = by_hand({"alg": "RS256", "kid": "first", "typ": "at+jwt"}, whole, private_key("first", "RSA", 2048))
+        answer = await api.client.get("/v1/runs", headers=bearer(signed))
+        told.append((claims, answer.status_code, answer.json().get("code")))
+    assert told == [({}, 200, None), *((claims, 401, "invalid_token") for claims in WRONG)]
 
 
 async def test_a_giant_token_is_not_even_read(api: World, there: LocalIssuer) -> None:

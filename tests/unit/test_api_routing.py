@@ -56,13 +56,11 @@ async def serve(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(served)
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-async def test_every_handler_is_found_without_asking_the_framework(
-    route: HandlerRoute, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = re.sub(r"{\w+(:\w+)?}", "it", route.path)
-    assert await serve(asked(route.method, path), monkeypatch) == route.path
-    assert await serve(asked(route.method, f"/below{path}", root_path="/below"), monkeypatch) == route.path
+async def test_every_handler_is_found_without_asking_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    for route in ROUTES:
+        path = re.sub(r"{\w+(:\w+)?}", "it", route.path)
+        assert await serve(asked(route.method, path), monkeypatch) == route.path
+        assert await serve(asked(route.method, f"/below{path}", root_path="/below"), monkeypatch) == route.path
 
 
 @pytest.mark.parametrize(

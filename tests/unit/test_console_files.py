@@ -23,7 +23,7 @@ from palaver.config.settings import Settings
 from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.steps.retry import stop_reason
 from palaver.vocabulary.lifecycle import WaitReason
-from tests.unit.api_world import World, assert_problem, world
+from tests.unit.api_world import World, assert_problem, in_one_world, world
 
 STATIC = Path(features.console.dialect.__file__).with_name("static")
 VENDORED = STATIC / "vendor"
@@ -42,7 +42,7 @@ async def keyed() -> AsyncIterator[World]:
         yield api
 
 
-@pytest.mark.parametrize("path", ["/console", *ASSETS])
+@in_one_world(["/console", *ASSETS], KEYED, dialects=dialects_of(("native",), console=True))
 async def test_each_file_is_there_for_who_has_no_key(keyed: World, path: str) -> None:
     answer = await keyed.client.get(path)
     kind = {"": "html", ".html": "html", ".js": "javascript", ".mjs": "javascript", ".css": "css", ".svg": "svg"}[
@@ -77,14 +77,15 @@ async def test_a_key_with_few_scopes_reads_them_too(keyed: World) -> None:
     assert [(await keyed.client.get(path, headers=few)).status_code for path in ("/console", ASSETS[0])] == [200, 200]
 
 
-@pytest.mark.parametrize(
-    "path",
+@in_one_world(
     [
         "/console/assets/", "/console/assets/../dialect.py", "/console/assets/%2e%2e/dialect.py", "/console/dialect.py",
         "/console/assets/0000000000000000/app.js", f"{ASSETS[0]}/..%2f..%2fdialect.py", f"{ASSETS[0]}%00", "/Console",
         f"{ASSETS[0].rpartition('/')[0]}/../../../../../../etc/passwd", f"{ASSETS[0]}/", "/consoles", "/console/x",
         f"{ASSETS[0].rpartition('/')[0]}/vendor/manifest.json", f"{ASSETS[0].rpartition('/')[0]}/index.html",
     ],
+    KEYED,
+    dialects=dialects_of(("native",), console=True),
 )  # fmt: skip
 async def test_nothing_else_is_there(keyed: World, path: str) -> None:
     assert_problem(await keyed.client.get(path), 401, "unauthenticated")
