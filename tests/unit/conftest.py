@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from palaver.client import backoff, resuming
@@ -9,18 +11,16 @@ from palaver.operations import backend
 from palaver.secrets import redaction as secrets
 
 
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK pauses for a fiftieth of its time between tries. It tries as often as ever."""
-    monkeypatch.setattr(backoff, "FIRST_PAUSE", backoff.FIRST_PAUSE / 50)
-    monkeypatch.setattr(resuming, "RECONNECT", resuming.RECONNECT / 50)
-
-
-@pytest.fixture(autouse=True)
-def _patient_with_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store of units is this process: while it stalls, no answer comes, and none is late."""
-    monkeypatch.setattr(backend, "_DEADLINE", 30.0)
-    monkeypatch.setattr(backend, "_CROWDED", 60.0)
+@pytest.fixture(scope="module", autouse=True)
+def _patience() -> Iterator[None]:
+    """The SDK pauses for a fiftieth of its time between tries, and tries as often as ever. The store of units is this
+    process, or is beside it: while it stalls, no answer comes, and none is late."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backoff, "FIRST_PAUSE", backoff.FIRST_PAUSE / 50)
+        patch.setattr(resuming, "RECONNECT", resuming.RECONNECT / 50)
+        patch.setattr(backend, "_DEADLINE", 30.0)
+        patch.setattr(backend, "_CROWDED", 60.0)
+        yield
 
 
 @pytest.fixture(autouse=True)
