@@ -17,12 +17,7 @@ from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
 from api.app import ApiApplication, create_app
-from api.native import NATIVE
-from features.ag_ui import AG_UI
-from features.ai_sdk import AI_SDK
-from features.mcp_server import MCP
-from features.openai import OPENAI
-from features.openhands import OPENHANDS
+from api.app.installed import dialects_of
 from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
@@ -46,6 +41,7 @@ SECRET_KEY = bytes(range(100, 132)).hex()
 SETTINGS = Settings(redis_url="redis://fake/0", max_body=64 * 1024, secret_key=(SecretStr(SECRET_KEY),))
 PROVIDERS = {"fake": Provider(base_url="http://127.0.0.1:1/v1", image_addresses=True)}
 POLICIES = {"patient": RetryPolicy.parse({"rules": {"rate_limited": {"attempts": 20}}})}
+_DIALECTS = dialects_of(("*",))
 RUN_ID = "run_00" + "0" * 26
 CONVERSATION_ID = "conv_00" + "0" * 26
 WEBHOOK_ID = "wh_00" + "0" * 26
@@ -142,7 +138,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
     tools = changes.get("tools", load_tools(()))
-    dialects = changes.get("dialects", (NATIVE, AG_UI, AI_SDK, MCP, OPENAI, OPENHANDS))
+    dialects = changes.get("dialects", _DIALECTS)
     if tools:
         await store.tools.publish(ToolSet.of(each.declaration for each in tools), ("tools",))
     policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))

@@ -9,12 +9,11 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 
 from api.app import create_app
+from api.app.installed import dialects_of
 from api.kit.dialects import Dialect
 from api.native import NATIVE
 from api.native.dialect import RunId
 from api.native.links import run_json
-from features.ag_ui import AG_UI
-from features.ai_sdk import AI_SDK
 from features.mcp_server import MCP
 from features.openai import OPENAI
 from features.openhands import OPENHANDS
@@ -41,7 +40,7 @@ from tests.unit.two_tenants import (
     unknown,
 )
 
-DOCUMENT = create_app(dialects=(NATIVE, OPENHANDS, MCP, AG_UI, AI_SDK, OPENAI)).openapi()
+DOCUMENT = create_app(dialects=dialects_of(("*",))).openapi()
 OPERATIONS = operations_of(DOCUMENT)
 WITH_TEXTS = [each for each in OPERATIONS if any(not place.takes_id for place in each.places())]
 SOCKETS = [route.path for route in create_app().routes if isinstance(route, WebSocketRoute)]
