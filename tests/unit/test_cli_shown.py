@@ -46,13 +46,13 @@ def harmless(text: str) -> bool:
     return all(char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in text)
 
 
-@pytest.mark.parametrize("char", CONTROLS + BIDI + OTHERS, ids=lambda char: f"U+{ord(char):04X}")
-def test_each_is_shown_as_an_escape(char: str) -> None:
-    assert char not in plain(f"a{char}b")
-    assert plain(f"a{char}b").startswith("a\\")
-    assert plain(f"a{char}b").isprintable()
-    assert char not in one_line(f"a{char}b")
-    assert char not in visible(f"a{char}b")
+def test_each_is_shown_as_an_escape() -> None:
+    for char in CONTROLS + BIDI + OTHERS:
+        assert char not in plain(f"a{char}b")
+        assert plain(f"a{char}b").startswith("a\\")
+        assert plain(f"a{char}b").isprintable()
+        assert char not in one_line(f"a{char}b")
+        assert char not in visible(f"a{char}b")
 
 
 @pytest.mark.parametrize("text", ["a\tb\nc", "naïve", "שלום", "नमस्ते", "👩‍👩‍👧", "می‌خواهم", "0 < 1", "C:\\dir"])

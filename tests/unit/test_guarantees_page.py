@@ -40,9 +40,9 @@ def _promises(page: str) -> list[str]:
     return [row for row in rows if row.startswith("|") and not row.startswith(_HEADS)]
 
 
-@pytest.mark.parametrize("promise", [row for page in _PAGES for row in _promises(page)])
-def test_every_promise_names_a_test(promise: str) -> None:
-    assert _TEST.search(promise.rpartition(" | ")[2]), promise
+def test_every_promise_names_a_test() -> None:
+    promises = [row for page in _PAGES for row in _promises(page)]
+    assert [promise for promise in promises if not _TEST.search(promise.rpartition(" | ")[2])] == []
 
 
 @pytest.mark.process
