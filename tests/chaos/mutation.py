@@ -21,7 +21,7 @@ from tests.pages import ROOT
 TREE: Final = ("palaver", "workers", "api", "features", "deploy", "tests", "pyproject.toml")
 TAKES_AT_MOST: Final = 300.0
 """Seconds for a scenario, on a machine that has other things to do as well."""
-_NOTICED: Final = re.compile(r"AssertionError|DID NOT RAISE|^E +palaver\.", re.MULTILINE)
+_NOTICED: Final = re.compile(r"AssertionError|DID NOT RAISE|^E +(?:palaver|workers|api|features)\.", re.MULTILINE)
 """How pytest says that something is not as it should be, or was refused."""
 _PROBE: Final = """
 import json, api.app, palaver.store.scripting.scripts, workers.steps.step
