@@ -41,6 +41,7 @@ from ..kit.dialects import Dialect, respond
 from .installed import add_routes, dialects_of
 from .middleware import Access, Middleware
 from .pages import add_pages
+from .preparing import prepare_first_run
 from .routing import Handlers
 
 _INFO: Final = {
@@ -113,7 +114,7 @@ def create_app(
             policy=load_policy(chosen.policy) if policy is None else policy,
             dialect_settings=[read(dialect.settings) for dialect in app.state.dialects if dialect.settings],
         )
-        saying: asyncio.Task[None] | None = None
+        beside: list[asyncio.Task[None]] = []
         watching = asyncio.create_task(backend.store.rewinds.watch())
         preflight = Preflight(chosen, "api")
         try:
@@ -121,14 +122,15 @@ def create_app(
             await backend.store.feature_set.require()
             if store is None:
                 preflight.start()
-                saying = asyncio.create_task(say_rules(backend), name="palaver-rules")
+                beside.append(asyncio.create_task(say_rules(backend), name="palaver-rules"))
+                beside.append(asyncio.create_task(prepare_first_run(backend.store), name="palaver-first-run"))
             with closing_on_signals(backend.closing):
                 yield
         finally:
             backend.closing.set()
             await end(watching)
-            if saying is not None:
-                await end(saying)
+            for task in beside:
+                await end(task)
             preflight.end()
             await stored_keys.close()
             if foreign is not None:

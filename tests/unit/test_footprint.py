@@ -66,7 +66,7 @@ def test_it_imports_nothing_needless(roles: str) -> None:
         assert not NEEDLESS[role].intersection(modules.split()), role
 
 
-def test_an_api_that_nobody_has_asked_reads_no_model() -> None:
+def test_an_application_is_made_without_what_checks_models() -> None:
     program = (
         "import api.__main__, api.app, api.native.control, palaver.schemas.models as m\n"
         "api.app.create_app()\n"
@@ -78,3 +78,36 @@ def test_an_api_that_nobody_has_asked_reads_no_model() -> None:
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_an_api_that_is_up_builds_what_its_first_run_needs_in_many_turns_of_its_loop() -> None:
+    program = """
+import asyncio
+import palaver.schemas.models as m
+from api.app.preparing import prepare_first_run
+from palaver.config.settings import settings
+from palaver.store import Store
+from palaver.store.scripting.assembly import Assembler
+
+turns, made, script = 0, [], Assembler.script
+Assembler.script = lambda self, of: made.append(of.name) or script(self, of)
+
+def count():
+    global turns
+    turns += 1
+    asyncio.get_running_loop().call_soon(count)
+
+async def main():
+    store = Store.connect(settings())
+    count()
+    await prepare_first_run(store)
+    models = m.AgentSpec, m.Message, m.Submission, m.Run
+    print(all(model.__pydantic_complete__ for model in models), made == ["submit"], turns > 30)
+
+asyncio.run(main())
+"""
+    environment = {**os.environ, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.stdout.split() == ["True", "True", "True"], done.stderr

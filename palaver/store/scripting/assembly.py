@@ -62,12 +62,12 @@ class Assembler:
             RecursionError: parts need each other.
         """
         head = list(_split(*_lines(f"contract of {script.name}", contract(script))))
-        return laid_out(head, [self._of_file(part) for part in self.parts(script.name)])
+        return laid_out(head, [self.translate(part) for part in self.parts(script.name)])
 
     def alone(self, name: str) -> Source:
         """The text of a file behind all that it uses, without the head that is generated for a script. Raises the
         same."""
-        return laid_out([], [self._of_file(part) for part in self.parts(name)])
+        return laid_out([], [self.translate(part) for part in self.parts(name)])
 
     def parts(self, name: str, above: tuple[str, ...] = ()) -> Sequence[str]:
         """The names of all files that the file ``name`` needs, each behind its own needs, and of itself.
@@ -86,11 +86,12 @@ class Assembler:
             self._parts[name] = [*names, name]
         return self._parts[name]
 
-    def _of_file(self, name: str) -> Sequence[Statement]:
+    def translate(self, name: str) -> Sequence[Statement]:
+        """Return the statements of a file as they stand in scripts. Raises as `script`."""
         if name not in self._translated:
             known = KnownExpressions()
             for part in self.parts(name)[:-1]:
-                for statement in self._of_file(part):
+                for statement in self.translate(part):
                     known.add(statement.declares, statement.expression)
             self._translated[name] = statements = list[Statement]()
             for statement in _statements([*with_parts(name, self._files, self._hooks)], self._names):

@@ -71,6 +71,14 @@ class Scripts:
         """The name of each script by its SHA, which is all that SLOWLOG and MONITOR show of it."""
         return {self._shas[name]: name for name in self._sources}
 
+    async def prepare(self, script: type[Script[Any]]) -> None:
+        """Make the text of a script that is to be run later, in parts of a millisecond or a few."""
+        for part in self._sources.parts(script.name):
+            await asyncio.sleep(0)
+            self._sources.translate(part)
+        await asyncio.sleep(0)
+        self._shas[script.name]
+
     async def run(self, script: Script[R]) -> R:
         """The reply of one script.
 
@@ -279,6 +287,14 @@ class _Sources(Mapping[str, str]):
             script = DECLARED.get(name) or self._all[name]
             self._texts[name] = _WHEN_FULL * script.when_full + self._assembler.script(script).text
         return self._texts[name]
+
+    def parts(self, name: str) -> Sequence[str]:
+        """Return the names of the files that a script is made of, in the order in which they build on each other."""
+        return self._assembler.parts(name)
+
+    def translate(self, part: str) -> None:
+        """Do the work for one of them ahead."""
+        self._assembler.translate(part)
 
     @cached_property
     def _all(self) -> Mapping[str, type[Script[Any]]]:
