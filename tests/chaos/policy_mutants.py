@@ -41,7 +41,7 @@ POLICY_MUTANTS: Final = by_name(
     ),
     _mutant(
         "who spoke without a name approves under another one",
-        _PERSONS,
+        "tests/contract/test_voices.py",
         f"{_LUA}_input.lua",
         "return not spoken[1] and not spoken[2]",
         "return not spoken[1]",

@@ -373,6 +373,15 @@ async def test_who_spoke_in_the_conversation_above(driver: StoreDriver, family: 
     await check(driver, child.run_id, none_of="ann bob dan", but="cid")
 
 
+async def test_words_without_a_name_in_the_run_above(driver: StoreDriver, family: Family, talk: Talk) -> None:
+    run_id, child = await _below(family, talk, "bob", "go on")
+    await driver.act(run_id, say("quickly"), by=None)
+    await driver.store.steps.settle(child, calls("p1", approval=["p1"], second_person=["p1"]))
+    with pytest.raises(StateConflict) as conflict:
+        await driver.act(child.run_id, approve("all"), by="cid")
+    assert conflict.value.code == "second_person_required"
+
+
 async def test_who_spoke_into_the_run_below(driver: StoreDriver, family: Family, talk: Talk) -> None:
     run_id, child = await _below(family, talk, "bob", "go on")
     await driver.act(child.run_id, say(_PAY), by="ann")
