@@ -11,10 +11,9 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from features.batches.runner import BatchRunner
-from features.schedules.scheduler import Scheduler
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
+from palaver.feature import brought
 from palaver.processes.tasks import end
 from palaver.schemas.models import Message
 from palaver.steps.verdicts import Continue, GiveUp
@@ -110,8 +109,8 @@ class Office:
     async def look(self) -> None:
         """Let time pass, and batches and schedules go on."""
         self.clock.now += 5
-        await BatchRunner(self.api.app.state.backend).look()
-        await Scheduler(self.api.app.state.backend).look()
+        for planned in brought("planned"):
+            await planned(self.api.app.state.backend).look()
 
     async def batch(self, by: str, **body: Any) -> dict[str, Any]:
         """A batch of one person that takes more items."""
