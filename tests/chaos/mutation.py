@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tests.pages import ROOT
+from tests.waiting import PATIENCE
 
 TREE: Final = ("palaver", "workers", "api", "features", "deploy", "tests", "pyproject.toml")
-TAKES_AT_MOST: Final = 300.0
-"""Seconds for a scenario, on a machine that has other things to do as well."""
+TAKES_AT_MOST: Final = 2 * PATIENCE
+"""Seconds for a scenario or a test, on a machine that has other things to do as well. A test that a mutant lets wait in
+vain says so after `PATIENCE`."""
 _NOTICED: Final = re.compile(r"AssertionError|DID NOT RAISE|^E +(?:palaver|workers|api|features)\.", re.MULTILINE)
 """How pytest says that something is not as it should be, or was refused."""
 _PROBE: Final = """
