@@ -34,7 +34,7 @@ POLICY_MUTANTS: Final = by_name(
     _mutant("who speaks in the same request approves", _PERSONS, f"{_LUA}act.lua", "(speaks or not is_", "(not is_"),
     _mutant(
         "who spoke into the run approves",
-        _PERSONS,
+        "tests/contract/test_voices.py",
         f"{_LUA}_input.lua",
         "return not spoken[1] and not spoken[2]",
         "return not spoken[2]",
