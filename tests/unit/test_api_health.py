@@ -9,7 +9,6 @@ import signal
 from datetime import UTC, datetime
 
 import pytest
-from redis.asyncio import Redis
 
 from api.app.application import closing_on_signals, create_app
 from palaver.config.providers import Provider
@@ -20,6 +19,7 @@ from palaver.schemas.tenants import CapsChange
 from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
+from palaver.store.redis.pools import client_of
 from palaver.store.redis.reach import Reach, within
 from palaver.vocabulary.step_kinds import WINDOW
 from tests.unit.api_world import (
@@ -222,7 +222,8 @@ async def test_a_redis_that_does_not_answer_is_away_too(
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    redis = Redis(host="127.0.0.1", port=port)
+    # Its own patience is longer than that of a request, and short: a start waits for it.
+    redis = client_of(f"redis://127.0.0.1:{port}/0", seconds=2)
     store = Store(redis, SETTINGS)
     app = create_app(SETTINGS, store, RecordingPublisher(), {})
     async with server, app.router.lifespan_context(app):
