@@ -25,7 +25,7 @@ STATISTICS_MUTANTS: Final = by_name(
     _mutant("a line that is lost", _STORE, "for _, fields in entries)", "for _, fields in entries[1:])"),
     _mutant("lines that count twice", _FOLD, "redis.call('XTRIM', keys.journal, 'MINID', args.next)\n", ""),
     _mutant("a fold over another's", _FOLD, "if not oldest or oldest[1] ~= args.first", "if not oldest"),
-    _mutant("another's line", f"{_LUA}/_journal.lua", "NOW .. OWNER .. ' ' .. what", "NOW .. ' ' .. what"),
+    _mutant("another's line", f"{_LUA}/_journal.lua", "NOW) .. OWNER .. ' ' .. what", "NOW) .. ' ' .. what"),
     _mutant("what is anothers", _STORE, "if reaches(tag) else ()", "if tag else ()"),
     _mutant("the span of the fold", _STORE, "window.number(at)", "window.number(at + 3600000)"),
     _mutant("a span that never passes", _STORE, "if number == place[2]:", "if number <= place[2]:"),
