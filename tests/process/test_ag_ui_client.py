@@ -83,8 +83,8 @@ def kinds(shown: Shown) -> list[str]:
 
 
 def begun(shown: Shown) -> bool:
-    """The answer has begun."""
-    return "w3" in str(shown["messages"])
+    """The answer has begun: ids may have these letters, but no blank before them."""
+    return " w3" in str(shown["messages"])
 
 
 def test_an_answer_whose_worker_is_killed_is_whole_on_all_pages(pages: Pages) -> None:

@@ -160,9 +160,9 @@ def test_it_shows_the_same_after_a_reload_at_each_state(cluster: Cluster, chromi
             chat = Chat(cluster, tab, other)
 
             run_id = chat.say("say-40+rate-15")
-            tab.until(f"{LOG}.includes('w3')")
+            tab.until(f"/\\bw3\\b/.test({LOG})")
             tab.reload()
-            tab.until(f"{LOG}.includes('w3')")
+            tab.until(f"/\\bw3\\b/.test({LOG})")
             cluster.ended(run_id)
             assert chat.stays("completed").count("w40") == 1
 
