@@ -128,8 +128,8 @@ class ResponseWriter(ViewProjection[ShownEvent]):
 
     def passed(self) -> None:
         """Note that the frame that was asked for last was sent at once."""
+        super().passed()
         delta = self._latest
-        self.view.text.add(delta.length, delta.raw)
         self._growing.pieces.append(delta.text)
         self.last = (delta.event.seq - self._base) * SPREAD
 

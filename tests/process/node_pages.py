@@ -16,6 +16,12 @@ from tests.waiting import PATIENCE, eventually
 Shown = dict[str, Any]
 
 
+def has_word(word: str) -> Callable[[Shown], bool]:
+    """A condition: a page shows an answer with this word, which is not its first. Ids may have the same letters, but no
+    blank before them."""
+    return lambda shown: f" {word}" in str(shown["messages"])
+
+
 class NodePages:
     """Pages with a chat, in a process. Its program, `pages.mjs`, takes a line of JSON for what the user does on one of
     them, and answers with what the page shows after that."""

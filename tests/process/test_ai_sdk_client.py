@@ -15,7 +15,7 @@ import pytest
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
 from tests.process.node import installed
-from tests.process.node_pages import NodePages, Shown, node_process
+from tests.process.node_pages import NodePages, Shown, has_word, node_process
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
@@ -94,7 +94,7 @@ def test_an_answer_whose_worker_is_killed_is_whole_on_all_pages(pages: Pages) ->
     pages.begin("say-60+rate-10+reasoning")
     pages.open("first")
     pages.say("first", "hello")
-    pages.shows("first", lambda shown: shown["messages"][-1]["role"] == "assistant" and " w3" in str(shown["messages"]))
+    pages.shows("first", lambda shown: shown["messages"][-1]["role"] == "assistant" and has_word("w3")(shown))
     run_id = pages.run_id("first")
     cluster.kill("worker", cluster.holder(run_id))
     pages.open("reloaded", loaded=True)
@@ -117,7 +117,7 @@ def test_an_answer_goes_on_over_a_kill_of_the_api_and_over_its_end(pages: Pages)
         page = f"over a {signal_name}"
         pages.open(page)
         pages.say(page, "hello")
-        pages.shows(page, lambda shown: " w3" in str(shown["messages"]))
+        pages.shows(page, has_word("w3"))
         if signal_name == "kill":
             cluster.kill("api")
         else:
@@ -137,11 +137,11 @@ def test_a_reloaded_page_stops_the_answer_of_both(pages: Pages) -> None:
     pages.open("told first")
     pages.say("told first", "hello")
     run_id = pages.run_id("told first")
-    pages.shows("told first", lambda shown: " w3" in str(shown["messages"]))
+    pages.shows("told first", has_word("w3"))
     pages.act("disconnect", "told first")
     pages.open("stops", loaded=True)
     pages.act("resume", "stops")
-    pages.shows("stops", lambda shown: " w6" in str(shown["messages"]))
+    pages.shows("stops", has_word("w6"))
     assert not cluster.run(run_id).status.terminal, "a lost connection is no stop"
     stop = f"{pages.api}/{pages.chat}/stop"
     stale = cluster.http.post(stop, json={"runId": "run_00" + "0" * 26})

@@ -73,11 +73,8 @@ class Scripts:
 
     async def prepare(self, script: type[Script[Any]]) -> None:
         """Make the text of a script that is to be run later, in parts of a millisecond or a few."""
-        for part in self._sources.parts(script.name):
+        for _ in self._sources.make(script.name):
             await asyncio.sleep(0)
-            self._sources.translate(part)
-        await asyncio.sleep(0)
-        self._shas[script.name]
 
     async def run(self, script: Script[R]) -> R:
         """The reply of one script.
@@ -288,13 +285,13 @@ class _Sources(Mapping[str, str]):
             self._texts[name] = _WHEN_FULL * script.when_full + self._assembler.script(script).text
         return self._texts[name]
 
-    def parts(self, name: str) -> Sequence[str]:
-        """Return the names of the files that a script is made of, in the order in which they build on each other."""
-        return self._assembler.parts(name)
-
-    def translate(self, part: str) -> None:
-        """Do the work for one of them ahead."""
-        self._assembler.translate(part)
+    def make(self, name: str) -> Iterator[None]:
+        """Make a text, and its name for Redis, ahead of its use, with a pause before each part of that."""
+        for part in self._assembler.parts(name):
+            yield
+            self._assembler.translate(part)
+        yield
+        self.shas[name]
 
     @cached_property
     def _all(self) -> Mapping[str, type[Script[Any]]]:
