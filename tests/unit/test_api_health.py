@@ -217,8 +217,10 @@ async def test_a_redis_that_does_not_answer_is_away_too(
     monkeypatch.setattr("palaver.operations.backend._DEADLINE", 0.1)
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
+        try:
+            await reader.read()
+        finally:
+            writer.close()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -78,7 +78,7 @@ def test_a_worker_that_starts_itself_anew_has_its_settings_and_no_keys() -> None
         from pathlib import Path
         from workers.children import environment
         environment.forget_keys(frozenset({"X_KEY"}))
-        print(Path("/proc/self/environ").read_bytes().decode())
+        print(Path("/proc/self/environ").read_bytes().decode(), flush=True)
         os.execvp("env", ["env"])
     """
     given = {"PALAVER_REDIS_URL": "redis://secret/0", "PALAVER_API_KEYS": "k" * 20, "X_KEY": "sk-1", "OTHER": "kept"}
