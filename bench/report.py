@@ -22,8 +22,8 @@ class Table:
     note: str = ""
 
     def markdown(self) -> str:
-        """The table, a blank line around each part."""
-        lines = [self.columns, ["---", *["---:"] * (len(self.columns) - 1)], *self.rows]
+        """The table, a blank line around each part; without rows its title and its note."""
+        lines = [self.columns, ["---", *["---:"] * (len(self.columns) - 1)], *self.rows] if self.rows else []
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         return "\n\n".join(part for part in (f"## {self.title}", self.note, table) if part)
 

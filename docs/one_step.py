@@ -23,8 +23,8 @@ def page() -> str:
     return "".join((HEAD, *_walk(), *_left_out()))
 
 
-def printed() -> Iterator[tuple[str, str]]:
-    """File and name of each function that is printed, in order; of a script its file, and no name."""
+def passed() -> Iterator[tuple[str, str]]:
+    """File and name of each function that is named, in order; of a script its file, and no name."""
     for part in WALK:
         for stop in part.stops:
             for name in stop.names or ("",):
@@ -35,6 +35,10 @@ def _walk() -> Iterator[str]:
     for number, part in enumerate(WALK, 1):
         yield f"## {number}. {part.title}\n\n"
         for stop in part.stops:
+            called = f": {', '.join(f'`{name}`' for name in stop.names)}" if stop.names else ""
+            if not stop.is_printed:
+                yield f"{_wrapped(f'`{stop.file}`{called}. {stop.text}')}\n\n"
+                continue
             yield f"### {stop.file}\n\n{_wrapped(stop.text)}\n\n"
             if stop.names:
                 yield f"```python\n{_functions(stop)}\n```\n\n"

@@ -1,4 +1,4 @@
-"""The text of docs/why/one-step.md, and the functions that it prints: their names are the markers in the code."""
+"""The text of docs/why/one-step.md, and the functions that it names: their names are the markers in the code."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ class Stop(NamedTuple):
     names: Sequence[str]
     """As ``Class.method``; none for the whole of a script."""
     text: str
+    is_printed: bool = False
+    """Whether the page has their source, too; otherwise it has their names."""
 
 
 class Part(NamedTuple):
@@ -27,10 +29,9 @@ class Part(NamedTuple):
 HEAD: Final = """\
 # One step, from the delivery to the verdict
 
-A run is a row of steps, and each step is one Celery task. This page prints what one model step really passes: a
-worker is sent a delivery, asks the model, and settles. It is made from the code, without the ends of docstrings, and a
-test takes a real step along it, so it cannot go stale. Read it once from top to bottom; afterwards you know where a
-change belongs.
+A run is a row of steps, and each step is one Celery task. This page names what one model step really passes: a worker
+is sent a delivery, asks the model, and settles. What decides is printed from the code, without the ends of docstrings;
+the rest is named, to be opened beside it. A test takes a real step along all of it, so it cannot go stale.
 
 Three sentences carry the whole of it. *A delivery is only a hint*: it names a step, and the store decides whether
 anything is to be done. *A lease is the right to work*: it has a number, and without the newest no worker can write.
@@ -48,6 +49,7 @@ WALK: Final = (
                 ("make_attempt",),
                 "Celery calls this with three ids. Claim, work, settle, follow up: all that happens to a step is in "
                 "these lines. What is raised at the end is for Flower alone; the store knows the outcome by then.",
+                is_printed=True,
             ),
             Stop(
                 _STEPS + "outages.py",
@@ -66,6 +68,7 @@ WALK: Final = (
                 (),
                 "Here it is decided, in one atomic script. Whatever is out of order is a stray, and the task ends. "
                 "A repeated claim gets the same lease as before.",
+                is_printed=True,
             ),
             Stop(
                 LUA + "_lease.lua",
@@ -88,6 +91,7 @@ WALK: Final = (
                 ("_verdict", "_work"),
                 "Whatever ends the function becomes a verdict here: its answer, an exception, or an interruption. Only "
                 "a lost lease has none, because another worker goes on.",
+                is_printed=True,
             ),
             Stop(
                 _STEPS + "attempt.py",
@@ -111,6 +115,7 @@ WALK: Final = (
                 ("call_model",),
                 "This is what a step of the kind *model* is, with its retry policy above it; the decorator makes the "
                 "Celery task. All that was before, and all that comes behind, is the same for each kind.",
+                is_printed=True,
             ),
             Stop(
                 _STEPS + "prompt.py",
@@ -193,6 +198,7 @@ WALK: Final = (
                 ("_without_calls",),
                 "An answer without tool calls ends the run, unless it is not what was asked for. One with tool calls "
                 "opens a step for each.",
+                is_printed=True,
             ),
             Stop(
                 _STEPS + "answer_stream.py",
@@ -240,6 +246,7 @@ WALK: Final = (
                 "palaver/store/steps/steps.py",
                 ("Steps.settle",),
                 "Stale means that the lease is not the newest. Then nothing was written, not a byte.",
+                is_printed=True,
             ),
             Stop(
                 "palaver/store/steps/settling.py",
@@ -253,12 +260,14 @@ WALK: Final = (
                 "All that follows from a step happens in this script, or nothing of it: the entries of the log, the "
                 "next steps, the end of the run, the counts. An acknowledged cancel wins over whatever the worker "
                 "brings. What it answers are the deliveries that are due now.",
+                is_printed=True,
             ),
             Stop(
                 _STEPS + "step.py",
                 ("_for_flower",),
                 "`make_attempt` publishes the deliveries, and the due index covers a crash before that. Last, Flower "
                 "is shown what became of the step; Celery itself retries nothing.",
+                is_printed=True,
             ),
         ),
     ),

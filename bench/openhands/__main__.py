@@ -21,20 +21,14 @@ from bench.report import Table, heading
 from bench.rig import Rig
 
 ABOUT: Final = f"""\
-What OpenHands' clients ask of either, done by both in turns, on the same machine and in the same run. The model server
-is the same, over chat completions, and answers at once unless a row says otherwise. So are the conversations: what the
-agent is told, what the user says, 20 calls of `think`, a tool that costs nothing, and the answer, which are 21 steps,
-each with one call of the model; Palaver always has the model stream. Clients are httpx and websockets, with one socket
-for each conversation, as OpenHands' own has it; the rows on `run()` are of its own client.
+What OpenHands' clients ask of either, done by both in turns, on the same machine, against the same model server, which
+answers at once unless a row says otherwise. A conversation is 20 calls of `think`, a tool that costs nothing, and the
+answer: 21 steps. Clients are httpx and websockets; the rows on `run()` are of OpenHands' own client.
 
-OpenHands' agent-server {VERSION} is one process on one event loop, with files as its store; its limit of 10 runs at
-once is raised by its own setting where rows do not say otherwise, and neither VSCode nor its preset of tools is loaded.
-Palaver is one API, {WORKERS} model workers without events for Flower (which cost some 0.3 ms of CPU a step), and Redis
-with its append-only file; its CPU and memory are those of all of them. The model server and the clients take their part
-of the same machine. Numbers are medians, with the range over the rounds; a ratio above 1 says how many times better
-Palaver does, one below 1 is in bold.
-
-The aims: 8 times the steps/s, no 429 for 500 conversations, and 100 ms from a pause to the end of the model's call."""
+OpenHands' agent-server {VERSION} is one process with files as its store; its limit of 10 runs at once is raised where
+rows do not say otherwise. Palaver is one API, {WORKERS} model workers without events for Flower, and Redis with its
+append-only file. CPU and memory are those of all processes of a side. Numbers are medians, with the range over the
+rounds; a ratio above 1 says how many times better Palaver does, one below 1 is in bold."""
 
 
 class Part(NamedTuple):

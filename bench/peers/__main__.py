@@ -47,7 +47,7 @@ have tool calls sent in one piece, which costs less than the stream that Palaver
 is given a small one, with FastAPI."""
 
 HEADLINES: Final = (
-    "Medians, of everything that a peer has running; less is better, but for steps a second. Ranges, other rows and "
+    "Medians and ranges, of everything that a peer has running; less is better, but for steps a second. Other rows and "
     "[where Palaver loses](#how-many-times-better) are below. `-`: there was nothing to measure."
 )
 
@@ -124,20 +124,25 @@ async def measure(parts: Sequence[str], names: Sequence[str], quick: bool, comma
     others = [kind.name for kind in PEERS.values() if not kind.ours and kind.name in there]
     columns = [*ours, *others]
     tables = [
-        Table(PARTS[name].title, ("", *columns), [row.cells(columns) for row in found], PARTS[name].note)
+        Table(
+            PARTS[name].title,
+            ("", *columns),
+            [row.cells(columns) for row in found if not row.headline],
+            PARTS[name].note,
+        )
         for name, found in rows.items()
     ]
-    every = [row for found in rows.values() for row in found]
+    headlines = [row for found in rows.values() for row in found if row.headline]
     return (
         "\n\n".join(
             [
                 "# Beside others",
-                _headlines(every, columns),
+                _headlines(headlines, columns),
                 heading(command),
                 ABOUT,
                 "\n".join([*about, *(f"- **{name}** is missing: {why}" for name, why in absent.items())]),
                 *(table.markdown() for table in tables),
-                _ratios(every, ours, others).markdown(),
+                _ratios(headlines, ours, others).markdown(),
             ]
         )
         + "\n"
@@ -172,7 +177,7 @@ async def _measured(rig: Rig, part: Part, peers: list[Peer], quick: bool, absent
 
 def _headlines(rows: Sequence[Row], columns: Sequence[str]) -> str:
     """The table that the report begins with."""
-    table = Table("In ten rows", ("", *columns), [row.medians(columns) for row in rows if row.headline], HEADLINES)
+    table = Table("In ten rows", ("", *columns), [row.cells(columns) for row in rows], HEADLINES)
     return table.markdown()
 
 

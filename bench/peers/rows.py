@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bench.report import number, spread
+from bench.report import spread
 
 Values = Sequence[float] | str
 """A value for each round, in their order; or what is said in place of one."""
@@ -25,10 +25,6 @@ class Row:
     def cells(self, names: Sequence[str]) -> list[str]:
         """The medians and ranges, in this order."""
         return [self.what, *(_cell(self.values.get(name, "-")) for name in names)]
-
-    def medians(self, names: Sequence[str]) -> list[str]:
-        """The same without the ranges."""
-        return [self.what, *(_middle(self.values.get(name, "-")) for name in names)]
 
     def ratios(self, ours: str, theirs: str) -> list[float]:
         """How many times better ours is, by round; none where one of them has no value. Rounds are interleaved, so that
@@ -55,7 +51,3 @@ def _bold(ratio: float) -> str:
 
 def _cell(values: Values) -> str:
     return values if isinstance(values, str) else spread(values)
-
-
-def _middle(values: Values) -> str:
-    return values if isinstance(values, str) else number(median(values))
