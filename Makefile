@@ -31,7 +31,10 @@ TWIN := palaver/client/sync/__init__.py
 # The last two of six take only what computes, and give way to the others (tests/forks.py).
 PYTEST = $(BIN)/python -m pytest --forks $(JOBS)
 
-CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/unit tests/contract tests/process tests/openhands -m chaos $(ARGS)
+# Those of the core, and of each feature.
+UNITS := tests/unit $(wildcard features/*/tests/unit)
+CONTRACT := tests/contract $(wildcard features/*/tests/contract)
+CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos $(UNITS) $(CONTRACT) tests/process tests/openhands -m chaos $(ARGS)
 CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
@@ -55,7 +58,7 @@ up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 # and left to `make test`.
 quick: JOBS = $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 quick: $(DEV) ## run the units that are quick
-	$(PYTEST) tests/unit -m "not process and not slow and not long and not chaos" --hypothesis-profile=quick $(ARGS)
+	$(PYTEST) $(UNITS) -m "not process and not slow and not long and not chaos" --hypothesis-profile=quick $(ARGS)
 
 test: $(DEV) openhands-clients ## run what a release promises: units, the store's contract on a server, whole stacks
 	$(PYTEST) -m "not long and not chaos" $(ARGS)
@@ -63,7 +66,7 @@ test: $(DEV) openhands-clients ## run what a release promises: units, the store'
 long: $(DEV) openhands-clients ## run the same and the long tier: whole matrices, pages that are followed, rare setups
 	$(PYTEST) -m "not chaos" --hypothesis-profile=long $(ARGS)
 
-contract: FILES ?= tests/contract
+contract: FILES ?= $(CONTRACT)
 contract: $(DEV) ## hold a Redis to the store's contract: the one that PALAVER_TEST_REDIS_SERVER names
 	$(PYTEST) $(FILES) -m "process and not chaos" --ignore=tests/contract/test_any_situation.py $(ARGS)
 
@@ -131,7 +134,7 @@ bench-openhands: $(DEV) ## measure beside OpenHands' agent-server (needs Python 
 	$(BIN)/python -m bench.openhands $(ARGS)
 
 chaos: $(DEV) openhands-clients ## kill, pause and partition things for a while
-	$(BIN)/python -m pytest tests/unit tests/contract --hypothesis-profile=default
+	$(BIN)/python -m pytest $(UNITS) $(CONTRACT) --hypothesis-profile=default
 	@mkdir -p .palaver/chaos
 	@export PALAVER_CHAOS_REPORT=$(CHAOS_REPORT); \
 	$(CHAOS); status=$$?; $(BIN)/python -m tests.chaos.report $$PALAVER_CHAOS_REPORT; exit $$status

@@ -29,7 +29,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         features = Path(self.root, "features")
         for path in sorted(features.rglob("*")):
             place = path.relative_to(features)
-            if not path.is_file() or {"__pycache__", "tests"} & {*place.parts}:
+            if not path.is_file() or {"__pycache__", "conftest.py", "tests"} & {*place.parts}:
                 continue
             source = path
             if path.suffix == ".py":

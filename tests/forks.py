@@ -29,9 +29,9 @@ _TOGETHER: Final = (
         "tests/unit/test_messages_requests.py",
         "tests/unit/test_model_server_messages.py",
         "tests/unit/test_model_server_responses.py",
-        "tests/unit/test_openai_c",
-        "tests/unit/test_openai_responses.py",
-        "tests/unit/test_openai_servers.py",
+        "features/openai/tests/unit/test_openai_c",
+        "features/openai/tests/unit/test_openai_responses.py",
+        "features/openai/tests/unit/test_openai_servers.py",
         "tests/unit/test_responses_requests.py",
     ),
 )
@@ -40,6 +40,7 @@ a browser, or SDKs of providers."""
 _STARTS_PROCESSES: Final = "tests/process/"
 _UNITS: Final = "tests/unit/"
 _COMPUTES: Final = ("tests/contract/", "tests/cost/", _UNITS)
+"""Folders of tests, those of features among them: `features/NAME/tests/unit/`."""
 _GIVES_WAY: Final = 10
 """How nice a process of a run is that takes what computes, while others wait for the processes they started: it has a
 tenth of a core where they want all of it, and all that they leave."""
@@ -162,8 +163,8 @@ class _Run:
         """Whether a process that gives way can have it. A unit that waits for a process of its own cannot: that gives
         way as well."""
         items = [self._session.items[each] for each in tests]
-        alone = not file.startswith(_UNITS) or not any(item.get_closest_marker("process") for item in items)
-        return file.startswith(_COMPUTES) and alone
+        alone = _UNITS not in file or not any(item.get_closest_marker("process") for item in items)
+        return any(folder in file for folder in _COMPUTES) and alone
 
     def _hear(self, fork: _Fork, what: str, said: Any) -> None:
         hook = self._session.config.hook

@@ -19,7 +19,7 @@ _SHOWN: Final = "api/kit/shown_run.py"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = "projection") -> TestedMutant:
-    return TestedMutant(name, f"tests/unit/test_ai_sdk_{test}.py", Change(file, old, new))
+    return TestedMutant(name, f"features/ai_sdk/tests/unit/test_ai_sdk_{test}.py", Change(file, old, new))
 
 
 CHAT_MUTANTS: Final = by_name(

@@ -13,8 +13,8 @@ from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _LUA: Final = "palaver/store/scripting/lua/"
 _ROOM: Final = "features/offboarding/"
-_CONTRACT: Final = "tests/contract/test_erasure.py"
-_API: Final = "tests/unit/test_api_offboarding.py"
+_CONTRACT: Final = "features/offboarding/tests/contract/test_erasure.py"
+_API: Final = "features/offboarding/tests/unit/test_api_offboarding.py"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = _CONTRACT) -> TestedMutant:

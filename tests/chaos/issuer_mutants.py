@@ -11,8 +11,8 @@ from typing import Final
 
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
-_TOKENS: Final = "tests/unit/test_api_foreign_tokens.py"
-_ISSUER_TEST: Final = "tests/unit/test_issuer.py"
+_TOKENS: Final = "features/oidc/tests/unit/test_api_foreign_tokens.py"
+_ISSUER_TEST: Final = "features/oidc/tests/unit/test_issuer.py"
 _KEY_SET: Final = "features/oidc/key_set.py"
 _CLAIMS: Final = "features/oidc/claims.py"
 _ISSUER: Final = "features/oidc/issuer.py"

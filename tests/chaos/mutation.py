@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from tests.pages import ROOT
 from tests.waiting import PATIENCE
 
-TREE: Final = ("palaver", "workers", "api", "features", "deploy", "tests", "pyproject.toml")
+TREE: Final = ("palaver", "workers", "api", "features", "deploy", "tests", "conftest.py", "pyproject.toml")
 TAKES_AT_MOST: Final = 2 * PATIENCE
 """Seconds for a scenario or a test, on a machine that has other things to do as well. A test that a mutant lets wait in
 vain says so after `PATIENCE`."""
@@ -115,7 +115,7 @@ def run_in(root: Path, *arguments: str) -> str:
 def unnoticed(mutant: TestedMutant) -> str:
     """What pytest says if no test notices the mutant; empty if one does."""
     options = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=long"]
-    if mutant.test.startswith("tests/contract"):
+    if "tests/contract/" in mutant.test:
         options += ["-m", "chaos or not chaos"]
     with tree(mutant.change) as root:
         done = subprocess.run(

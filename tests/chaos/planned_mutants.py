@@ -13,9 +13,9 @@ from typing import Final
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _LUA: Final = "features/schedules/lua/"
-_TICKS: Final = "tests/contract/test_schedules.py"
-_TICK_KILLS: Final = "tests/unit/test_schedule_kills.py"
-_CELLS: Final = "tests/unit/test_api_batches.py"
+_TICKS: Final = "features/schedules/tests/contract/test_schedules.py"
+_TICK_KILLS: Final = "features/schedules/tests/unit/test_schedule_kills.py"
+_CELLS: Final = "features/batches/tests/unit/test_api_batches.py"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str) -> TestedMutant:
@@ -49,7 +49,7 @@ PLANNED_MUTANTS: Final = by_name(
         "features/schedules/times.py",
         "            if at > moment:\n",
         "            if at != moment:\n",
-        "tests/unit/test_schedule_times.py",
+        "features/schedules/tests/unit/test_schedule_times.py",
     ),
     _mutant(
         "cells that are submitted before they are written",

@@ -14,7 +14,7 @@ from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 _LUA: Final = "features/statistics/lua"
 _FOLD: Final = f"{_LUA}/fold_journal.lua"
 _STORE: Final = "features/statistics/statistics.py"
-_CONTRACT: Final = "tests/contract/test_statistics.py"
+_CONTRACT: Final = "features/statistics/tests/contract/test_statistics.py"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = _CONTRACT) -> TestedMutant:
@@ -36,7 +36,7 @@ STATISTICS_MUTANTS: Final = by_name(
         "features/statistics/belongings.py",
         "return await fold_some(redis, scripts, shard)",
         "return False",
-        "tests/contract/test_erasure.py",
+        "features/offboarding/tests/contract/test_erasure.py",
     ),
 )
 

@@ -12,8 +12,8 @@ from typing import Final
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _OWN: Final = "features/webhooks/"
-_CONTRACT: Final = "tests/contract/test_webhooks.py"
-_SENDING: Final = "tests/unit/test_webhook_sending.py"
+_CONTRACT: Final = "features/webhooks/tests/contract/test_webhooks.py"
+_SENDING: Final = "features/webhooks/tests/unit/test_webhook_sending.py"
 
 
 def _mutant(name: str, test: str, file: str, old: str, new: str) -> TestedMutant:

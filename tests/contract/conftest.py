@@ -41,7 +41,7 @@ _CONNECTED: Final = frozenset({"address", "server"})
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test on a server is one with processes, and says so."""
     for item in items:
-        if item.path.parent != _HERE:
+        if item.path.parent.name != _HERE.name:
             continue
         names = {*getattr(item, "fixturenames", ())}
         if names & _CONNECTED or ("redis" in names and "clock" not in names):

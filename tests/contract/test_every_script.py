@@ -15,16 +15,17 @@ from tests.contract.called import FILE
 from tests.pages import ROOT
 
 _BY_THE_API: Final = {"leave_batch", "remove_batch"}
-"""Those that tests/unit/test_api_batches.py calls, and none of the contract."""
+"""Those that features/batches/tests/unit/test_api_batches.py calls, and none of the contract."""
 
 
 @pytest.mark.process
 @pytest.mark.chaos
 def test_the_files_that_are_held_everywhere_call_every_script(tmp_path: Path) -> None:
     called = tmp_path / "called"
+    folders = ("tests/contract", *sorted(map(str, ROOT.glob("features/*/tests/contract"))))
     options = ("-q", "-p", "tests.contract.called", "-p", "no:cacheprovider")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/contract", *options, "-m", "everywhere and not slow"],
+        [sys.executable, "-m", "pytest", *folders, *options, "-m", "everywhere and not slow"],
         env={**os.environ, FILE: str(called)},
         cwd=ROOT,
         capture_output=True,

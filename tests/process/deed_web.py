@@ -7,8 +7,8 @@ import sys
 
 from aiohttp import web
 
+from features.mcp_client.tests.unit.mcp_server import McpServer, Message, answer, event, says, stream, tool
 from tests.process.deeds import MANY, PNG, deed_async
-from tests.unit.mcp_server import McpServer, Message, answer, event, says, stream, tool
 
 NAMES = ("deed", "deed_brief", "deed_again")
 IMAGE = {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.unit.mcp_server import McpServer, Message, answer, event, says, stream, tool
+from features.mcp_client.tests.unit.mcp_server import McpServer, Message, answer, event, says, stream, tool
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CHOICES = {

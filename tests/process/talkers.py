@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import orjson
 
+from features.ag_ui.tests.unit.ag_ui_page import check, read, shown
 from tests.process.talking import Item, Talker, Turn, text_in, transcript_of
-from tests.unit.ag_ui_page import check, read, shown
 
 _MCP: Final = {"mcp-protocol-version": "2025-11-25"}
 

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from features.ag_ui.tests.unit.ag_ui_page import check, read, shown
 from tests.process.cluster import Cluster
-from tests.unit.ag_ui_page import check, read, shown
 
 pytestmark = pytest.mark.process
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from features.mcp_client.tests.unit import mcp_process
 from features.stack.ports import free_port
 from tests.pages import ROOT
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.test_tools import answers, told
-from tests.unit import mcp_process
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process

@@ -118,7 +118,7 @@ def test_the_wheel_has_every_module_under_one_name_and_nothing_else(wheel: Path)
         told = archive.read(f"{about}/METADATA").decode()
     assert {name.partition("/")[0] for name in names} == {"palaver", about}
     sources = {path.relative_to(ROOT) for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file()}
-    sources = {path for path in sources if "tests" not in path.parts}
+    sources = {path for path in sources if not {"conftest.py", "tests"} & {*path.parts}}
     expected = {f"palaver/{path}" if path.parts[0] != "palaver" else str(path) for path in sources}
     assert {name for name in names if name.startswith("palaver/")} == {
         name for name in expected if "__pycache__" not in name

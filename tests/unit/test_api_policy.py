@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from features.openhands.tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
+from features.openhands.tests.unit.test_openhands_agents import LLM
 from palaver.config.settings import Settings
 from palaver.steps.retry import RetryPolicy
 from palaver.tools import tool
 from tests.unit.api_world import SETTINGS, World, assert_problem, in_one_world, world
-from tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
-from tests.unit.test_openhands_agents import LLM
 
 ANN, BOB = "ann-0123456789abcdef", "bob-0123456789abcdef"
 KEYED = SETTINGS.model_copy(update={"api_keys": Settings(api_keys=f"ann={ANN},bob={BOB}").api_keys})

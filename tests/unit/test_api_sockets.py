@@ -28,13 +28,13 @@ from api.http.sockets import CloseCodes
 from api.kit.dialects import Dialect
 from api.native import NATIVE
 from features.openhands import OPENHANDS, snapshot
+from features.openhands.tests.unit.test_openhands_api import begin
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
 from palaver.operations import Backend
 from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import exceeded, limit_of
 from tests.unit.api_world import SETTINGS, World, world
-from tests.unit.test_openhands_api import begin
 from tests.unit.toy_dialect import TOY
 from tests.waiting import PATIENCE, aeventually
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from features.openai.tests.unit.openai_world import served
 from palaver.schemas.actions import ServerQuestion
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import AskPerson
 from tests.unit.api_world import AGENT, World, call
 from tests.unit.mcp_host import MODERN, PREFIX, WITH_TASKS, publish
-from tests.unit.openai_world import served
 from tests.unit.test_api_actions_below import call_agent
 from tests.waiting import PATIENCE
 

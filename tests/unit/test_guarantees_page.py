@@ -12,7 +12,7 @@ import pytest
 
 from tests.pages import ROOT
 
-_TEST = re.compile(r"`(tests/[\w/.*]+)(?:::(\w+))?`")
+_TEST = re.compile(r"`((?:tests|features/\w+/tests)/[\w/.*]+)(?:::(\w+))?`")
 
 
 @pytest.mark.parametrize(

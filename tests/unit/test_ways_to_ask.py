@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import pytest
 
+from features.ag_ui.tests.unit.ag_ui_page import Page
+from features.ai_sdk.tests.unit.chat_page import said
+from features.openhands.tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
 from palaver.vocabulary.ids import uuid_of
 from tests.feature_cases import brought_to_tests
 from tests.pages import syntax
-from tests.unit.ag_ui_page import Page
-from tests.unit.chat_page import said
 from tests.unit.mcp_host import ACCEPT
 from tests.unit.test_api_second_person import AGENT, PAY, Office, office
 from tests.unit.test_api_tenants import OPERATIONS
-from tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
 from tests.waiting import aeventually
 
 Way = Callable[[Office], Awaitable[dict[str, Any]]]
@@ -415,7 +415,8 @@ async def test_who_asks_by_a_route_does_not_approve(route: str) -> None:
 def test_every_row_of_the_page_is_held_by_tests_that_are_there() -> None:
     tests = {
         node.name
-        for path in Path("tests").rglob("test_*.py")
+        for folder in ("tests", "features")
+        for path in Path(folder).rglob("test_*.py")
         for node in ast.walk(syntax(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }

@@ -21,6 +21,7 @@ from fakeredis._socket._base import BaseFakeSocket
 
 from api.http.auth import CallerKeys
 from features.batches import batch_keys
+from features.openhands.tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
 from features.schedules import schedule_keys
 from features.webhooks.webhooks import Webhooks
 from palaver.operations import Caller, StoredKeys
@@ -34,7 +35,6 @@ from palaver.vocabulary.ids import new_conversation_id, new_run_id, new_webhook_
 from palaver.vocabulary.scopes import SCOPES
 from tests.contract.clock import TurnedDatabase
 from tests.unit.api_world import AGENT, SETTINGS, World, call, world
-from tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
 from tests.waiting import PATIENCE
 
 CANARY: Final = "canary-of-the-victim"

@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from features.mcp_client.tests.unit.mcp_tools import OpenedTools, opened
 from palaver.errors import ToolFailure
 from palaver.steps.verdicts import AskPerson
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.context import LeftCall
-from tests.unit.mcp_tools import OpenedTools, opened
 from workers.sources.containment import CallLeft
 
 _SMALLEST: Final[Mapping[str, Any]] = {

@@ -14,10 +14,10 @@ import aiohttp
 from aiohttp import web
 from anyio.from_thread import start_blocking_portal
 
+from features.mcp_client.tests.unit.mcp_server import McpServer, Message, answer, says, serving
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
 from tests.referees.openai_agents import cancel_waiting
-from tests.unit.mcp_server import McpServer, Message, answer, says, serving
 
 _TOOLS: Final = {"approvals": {"require": "never"}}
 _ASKING: Final = {"model": "fake/tool-1", "tools": ["referee__confirm"], **_TOOLS}
