@@ -114,13 +114,12 @@ _TAKES: Final[Mapping[object, str]] = {bool: "true or false", int: "a whole numb
 
 
 def routes() -> str:
-    """The table of routes in docs/reference/api.md, from the OpenAPI document."""
-    rows = (
-        (f"`{method.upper()} {_short(path)}`", route["summary"])
-        for path, item in create_app(dialects=(NATIVE,)).openapi()["paths"].items()
-        for method, route in item.items()
-    )
-    return "\n".join(_table(("request", ""), rows))
+    """The list of routes in docs/reference/api.md, from the OpenAPI document: an item for each noun."""
+    nouns: dict[str, list[str]] = {}
+    for path, item in create_app(dialects=(NATIVE,)).openapi()["paths"].items():
+        noun = path.split("/")[2] if path.startswith("/v1/") else "the process"
+        nouns.setdefault(noun, []).extend(f"`{method.upper()} {_short(path)}`" for method in item)
+    return "".join(wrapped(f"- {noun}: {', '.join(routes)}\n") for noun, routes in nouns.items())
 
 
 def _short(path: str) -> str:
