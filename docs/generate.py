@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import getsource, isclass
 from itertools import pairwise
 from textwrap import dedent
@@ -65,18 +65,27 @@ def errors() -> str:
 
 
 def retry_rules() -> str:
-    """The table of rules in docs/reference/errors.md."""
+    """The table of rules in docs/reference/errors.md, and behind it what is the same in each of them."""
     policies = {"MODEL_CALL": MODEL_CALL, "TOOL_CALL": TOOL_CALL, "SERVICE_CALL": SERVICE_CALL}
-    rows = (
-        (
-            *(name, f"{error_class}", f"{rule.attempts}", f"{rule.first:g}", f"{rule.factor:g}"),
-            *(f"{rule.max_delay:g}", rule.jitter, f"{rule.retry_after_cap:g}", rule.then),
-        )
+    rows = [
+        {
+            "policy": name,
+            "class": f"{error_class}",
+            "attempts": f"{rule.attempts}",
+            "first": f"{rule.first:g}",
+            "factor": f"{rule.factor:g}",
+            "max_delay": f"{rule.max_delay:g}",
+            "jitter": rule.jitter,
+            "retry_after_cap": f"{rule.retry_after_cap:g}",
+            "then": rule.then,
+        }
         for name, policy in policies.items()
         for error_class, rule in policy.rules.items()
-    )
-    heads = ("policy", "class", "attempts", "first", "factor", "max_delay", "jitter", "retry_after_cap", "then")
-    return "\n".join(_table(heads, rows)) + "\n"
+    ]
+    heads = [head for head in rows[0] if len({row[head] for row in rows}) > 1]
+    same = ", ".join(f"`{head}` {value}" for head, value in rows[0].items() if head not in heads)
+    table = "\n".join(_table(heads, ([row[head] for head in heads] for row in rows)))
+    return f"{table}\n\nEach of them has {same}.\n"
 
 
 def limits() -> str:
@@ -169,7 +178,7 @@ def _grouped(heads: tuple[str, ...], rows: Iterable[tuple[str, tuple[str, ...]]]
     return "\n\n".join(parts) + "\n"
 
 
-def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(heads)} |"
     yield f"|{'---|' * len(heads)}"
     for row in rows:

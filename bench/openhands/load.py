@@ -30,8 +30,6 @@ class Sample:
     """Steps a second."""
     cpu: float
     """Seconds of CPU a step, all processes of the side."""
-    with_model: float
-    """The same and the model server's."""
     rss: float
 
 
@@ -56,10 +54,6 @@ async def measure(rig: Rig, sides: Sequence[Side], *, at_once: Sequence[int], ro
         rows += [
             both(f"{what}: steps/s", *([each.rate for each in side] for side in (ours, theirs)), more=True),
             both(f"{what}: CPU ms a step", *([1e3 * each.cpu for each in side] for side in (ours, theirs))),
-            both(
-                f"{what}: the same with the model server's",
-                *([1e3 * each.with_model for each in side] for side in (ours, theirs)),
-            ),
         ]
     resident = [
         [each.rss for (_, name), found in samples.items() if name == side.name for each in found] for side in sides
@@ -73,13 +67,12 @@ async def _sample(rig: Rig, side: Side, many: int, in_a_row: int) -> Sample:
     async with Clients.of(rig, side) as clients:
         opened = [await clients.open_all(many, MODEL) for _ in range(in_a_row)]
         rig.asked.forget()
-        before, model_before = Usage.of(*side.pids), Usage.of(rig.model_server.pid)
+        before = Usage.of(*side.pids)
         for conversations in opened:
             seconds += await run_all(conversations)
         await asyncio.sleep(_AFTERMATH)
-        after, model_after = Usage.of(*side.pids), Usage.of(rig.model_server.pid)
+        after = Usage.of(*side.pids)
     calls, steps = len(rig.asked.calls), many * in_a_row * CALLS
     if calls != steps:
         raise BenchError(f"{side.name}: {steps} calls of the model expected, not {calls}")
-    cpu, model = after.cpu - before.cpu, model_after.cpu - model_before.cpu
-    return Sample(steps / seconds, cpu / steps, (cpu + model) / steps, after.rss)
+    return Sample(steps / seconds, (after.cpu - before.cpu) / steps, after.rss)
