@@ -1,4 +1,5 @@
-"""docs/how-to/failures.md is what happens: its commands are run, and what they answer is compared with the page.
+"""docs/how-to/failures.md is what happens, in other protocols, too: its commands are run, and what they answer is
+compared with the page.
 
 With REWRITE_PAGES=1 in the environment the answers are written into the page instead.
 """
@@ -14,12 +15,13 @@ from typing import Final
 
 import pytest
 
+from tests.pages import ROOT
 from tests.process.cluster import Cluster
 from tests.process.typed import shell
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "failures.md"
+PAGES: Final = (ROOT / "docs/how-to/failures.md", ROOT / "tests/process/failures_in_other_protocols.txt")
 BLOCK: Final = re.compile(r"(```console\n|```json\n)(.*?)(```)", re.DOTALL)
 ID: Final = re.compile(r"\b(run|conv)_\w{28}")
 FIELDS: Final = ("status", "stop_reason", "error")
@@ -81,10 +83,11 @@ class Reader:
         return json.dumps(shown, indent=1, ensure_ascii=False) + "\n"
 
 
-def test_the_page_says_what_happens(cluster: Cluster) -> None:
-    written = PAGE.read_text()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_page_says_what_happens(cluster: Cluster, page: Path) -> None:
+    written = page.read_text()
     happened = BLOCK.sub(Reader(cluster).answer, written)
     if os.environ.get("REWRITE_PAGES"):
-        PAGE.write_text(happened)
+        page.write_text(happened)
     else:
         assert happened == written, "if the page is to say this: REWRITE_PAGES=1"
