@@ -1,0 +1,4 @@
+"""Histories of clients, and the search for an order of their operations in which every promise is kept.
+
+`linearizability` searches, and knows the promises alone.
+"""
