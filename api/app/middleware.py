@@ -10,7 +10,6 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaver.config.settings import Settings
+from palaver.late import dataclass
 from palaver.operations import Caller, Gap, InvalidKey, LiveKey, LiveToken, StoredKeys, acting_for, is_away, telling
 from palaver.operations.live_keys import TokenReader
 from palaver.telemetry.logs import bind_log_context, log_context

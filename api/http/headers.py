@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from starlette.requests import Request
 
+from palaver.late import dataclass
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .problems import Problem

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
@@ -21,6 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.frames import Frame, Opcode
 
 from palaver.errors import ErrorClass, NoRoom, Refused, UnknownConversation, UnknownRun, classify
+from palaver.late import dataclass
 from palaver.operations import (
     Backend,
     Caller,

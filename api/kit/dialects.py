@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
@@ -14,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import Scope as AsgiScope
 
+from palaver.late import dataclass
 from palaver.vocabulary.scopes import SCOPES, Scope
 
 from ..http.auth import bearer, routed_path

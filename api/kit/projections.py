@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import orjson
 
 from palaver import operations
 from palaver.events import DELTAS, EventKind
+from palaver.late import dataclass
 from palaver.operations import Backend, Batches, StoredEvent
 from palaver.schemas.models import Run
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, get_args
+
+from palaver.late import dataclass
 
 
 class ShownPart(NamedTuple):

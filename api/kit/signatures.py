@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from palaver.errors import Refused
+from palaver.late import dataclass
 from palaver.operations import Backend, Caller, refuse_held, require_scope
 from palaver.schemas.fields import AgentReference, ServerName
 from palaver.vocabulary.scopes import Scope

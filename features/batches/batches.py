@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, assert_never, get_args
 
 import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord, IdempotencyMismatch, StateConflict
+from palaver.late import dataclass
 from palaver.schemas.batches import AgentTotals, Batch, BatchItem, BatchResult, CellStatus
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.models import AgentSpec

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from secrets import token_hex
 from typing import Any, Final
 
 import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord
+from palaver.late import dataclass
 from palaver.schemas.batches import BatchItem, BatchState
 from palaver.schemas.bearers import Bearer
 from palaver.store.redis.connection import now_ms

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from kombu.serialization import registry
 
 from palaver.celery.reports import BRIEFLY, OF_US, Reports, error_facts, reports_over, result_facts
 from palaver.errors import ConfigurationError
+from palaver.late import dataclass
 from palaver.secrets.redaction import passwords_of, register_secrets
 from palaver.tools import ToolDeclaration
 from workers.own_celery import OwnCelery

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
@@ -26,6 +26,7 @@ from kombu.entity import Exchange, Queue
 
 from palaver import tool
 from palaver.errors import ConfigurationError
+from palaver.late import dataclass
 
 log = logging.getLogger("palaver.workers.sources.celery")
 

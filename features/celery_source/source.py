@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, ToolTimeout
 from palaver.errors.sentences import IN_DOUBT
+from palaver.late import dataclass
 from palaver.tools import ToolContext, ToolDeclaration
 from workers.sources.containment import ToolAnswer, contained
 from workers.sources.guests import SourceFinding, ToolsOfFile

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import web
+
+from palaver.late import dataclass
 
 from .grammar import ModelScript
 from .requests import Chat

@@ -6,9 +6,10 @@ The table of directives is in the docstring of the package.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from palaver.late import dataclass
 
 from .signed import PROVIDERS
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 from pydantic import ConfigDict, Field, ValidationError
 
+from palaver.late import dataclass
 from palaver.schemas.fields import DataModel
 
 from .marks import written_object

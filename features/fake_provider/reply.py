@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from palaver.late import dataclass
 
 from . import arguments
 from .grammar import ModelScript, ScriptedFault

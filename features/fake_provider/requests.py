@@ -6,11 +6,13 @@ Whether a real provider would take them is another matter: all that is asked of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import wraps
 from typing import Any, Final
 
 import orjson
+
+from palaver.late import dataclass
 
 from .digests import blocks_of, of_items, of_messages, size, words
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import orjson
+
+from palaver.late import dataclass
 
 PROVIDERS = ("gemini", "deepseek", "kimi", "openrouter", "groq")
 THOUGHTS = 6

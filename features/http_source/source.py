@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import httpx
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, ToolError, ToolFailure, ToolTimeout
 from palaver.errors.sentences import IN_DOUBT
+from palaver.late import dataclass
 from palaver.secrets.redaction import register_secrets
 from palaver.tools import ToolContext, ToolDeclaration
 from workers.connections.guarded_resolver import GuardedResolver

@@ -11,13 +11,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import orjson
 
 from palaver.errors import ErrorClass
+from palaver.late import dataclass
 from palaver.schemas.mcp_servers import JOINT, marked_name, tool_name
 from palaver.schemas.mended_schemas import mended
 from palaver.tools import ToolDeclaration

@@ -8,13 +8,14 @@ that the server gave for it. Several questions are asked one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
 
 from palaver.errors import ToolError
+from palaver.late import dataclass
 from palaver.schemas import json_schemas
 from palaver.schemas.actions import ServerQuestion
 from palaver.secrets.redaction import redact

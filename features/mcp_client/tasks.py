@@ -10,13 +10,14 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final, NoReturn
 
 import orjson
 
 from palaver.errors import ToolError, ToolTimeout
+from palaver.late import dataclass
 from palaver.steps.verdicts import AskPerson, Postpone
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.lifecycle import WaitReason

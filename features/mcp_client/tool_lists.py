@@ -14,12 +14,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
+from palaver.late import dataclass
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .connection import McpConnection

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from api.kit.openapi import inlined
 from palaver import operations
 from palaver.errors import Refused
+from palaver.late import dataclass
 from palaver.operations import Backend, Caller
 from palaver.vocabulary.scopes import Scope
 

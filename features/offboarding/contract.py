@@ -6,9 +6,9 @@ twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from palaver.late import dataclass
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Unknown

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from palaver.config.oidc import ScopeGrant
 from palaver.config.settings import Settings
+from palaver.late import dataclass
 from palaver.vocabulary.scopes import SCOPES, Scope
 
 NAMED: Final = "oidc:"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 
+from palaver.late import dataclass
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .documents import Unfetched

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from palaver.late import dataclass
 from palaver.schemas.models import Run
 
 from .ids import ResponseId

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from palaver.errors import FieldError, Refused
+from palaver.late import dataclass
 from palaver.schemas.mcp_servers import tool_name
 
 from .items import SERVER

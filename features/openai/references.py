@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from palaver import operations
 from palaver.errors import FieldError, Refused, UnknownConversation, UnknownRun
+from palaver.late import dataclass
 from palaver.operations import Backend, Caller
 from palaver.schemas.models import Run
 from palaver.vocabulary.ids import is_id

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from palaver.errors import FieldError, Refused
+from palaver.late import dataclass
 from palaver.schemas.actions import Approvals
 from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
 from palaver.schemas.mcp_servers import JOINT, OwnMcpServer, all_of, tool_name

@@ -8,7 +8,7 @@ larger than what clients take: frames of 1 MiB, and one that is larger closes th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,6 +19,7 @@ import orjson
 from palaver.errors import ErrorClass
 from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
+from palaver.late import dataclass
 from palaver.operations import LogEntry, StoredEvent
 from palaver.schemas.actions import ClientTool
 from palaver.vocabulary.lifecycle import RunStatus, StopReason

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from palaver import operations
 from palaver.errors import StoreUnavailable, UnknownConversation
+from palaver.late import dataclass
 from palaver.operations import Backend, SingleFlight
 from palaver.schemas.conversation import Conversation
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from pydantic import SecretStr
 
 from palaver.errors import FieldError
+from palaver.late import dataclass
 from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
 
 _CODE: Final = "unsupported_option"

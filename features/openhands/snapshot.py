@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from palaver import operations
 from palaver.errors import StateConflict, UnknownRun
+from palaver.late import dataclass
 from palaver.operations import Backend, Caller
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.conversation import Conversation, ConversationPatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from starlette.responses import Response
 
 from api.kit.lenient import LenientModel
 from palaver import operations
+from palaver.late import dataclass
 from palaver.operations import Backend, Caller
 from palaver.operations.admission import AGENT_PROBLEMS
 from palaver.vocabulary.scopes import Scope

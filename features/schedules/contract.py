@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from palaver.late import dataclass
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.agents import Absent, OtherVersion, Removed, TenantErased, TooMany
 from palaver.store.scripting.contracts.claims import StaleClaim, TickBusy

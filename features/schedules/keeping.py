@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 
 from palaver.errors import FieldError, Refused
+from palaver.late import dataclass
 from palaver.operations.admission import admit_submission, refuse
 from palaver.operations.admission.judging import ordered_faults
 from palaver.operations.admission.places import below

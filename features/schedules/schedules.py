@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord
+from palaver.late import dataclass
 from palaver.schemas.bearers import Bearer
 from palaver.schemas.schedules import ListedSchedule, Schedule, ScheduledRun, ScheduleTick, Timing
 from palaver.store.reading import records

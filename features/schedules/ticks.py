@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from secrets import token_hex
 from typing import Final
 
 import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord
+from palaver.late import dataclass
 from palaver.schemas.schedules import ScheduleTick, Timing
 from palaver.store.redis.connection import now_ms
 from palaver.store.redis.due import member, read_due

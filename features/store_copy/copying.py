@@ -9,10 +9,11 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from palaver.errors import Refused
+from palaver.late import dataclass
 from palaver.store.redis.connection import portions
 
 from .approval import approve

@@ -6,12 +6,12 @@ Parts of scripts in ``lua/`` write them, as lines of text in this order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
+from palaver.late import dataclass
 from palaver.store.redis.connection import Fields
 from palaver.telemetry.traces import Trace
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast, get_args
 
+from palaver.late import dataclass
 from palaver.store.reading.records import moment
 from palaver.store.redis.connection import now_ms
 from palaver.store.redis.told_keys import all_told

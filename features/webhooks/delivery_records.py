@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
 from palaver.errors import UNREADABLE
+from palaver.late import dataclass
 from palaver.schemas.webhooks import DeliveryAttempt, WebhookDelivery
 from palaver.store.reading.records import instant, moment
 from palaver.store.redis.connection import StreamEntry

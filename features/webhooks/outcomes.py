@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import Final
+
+from palaver.late import dataclass
 
 from .contract import AttemptOutcome
 from .terms import DELAYS, JITTER, LONGEST_WAIT, PATIENT

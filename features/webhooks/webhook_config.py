@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from palaver.errors import UNREADABLE
+from palaver.late import dataclass
 from palaver.schemas.webhooks import SecretInfo, WebhookInfo
 from palaver.store.reading.records import instant, moment
 from palaver.vocabulary.ids import tenant_of

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, assert_never
 
 from palaver.errors import Refused, StateConflict
+from palaver.late import dataclass
 from palaver.schemas.webhooks import WebhookInfo
 from palaver.secrets.sealing import KeyMissing
 from palaver.store.redis import keys

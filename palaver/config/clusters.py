@@ -6,11 +6,12 @@ The login before the hosts is that of all servers. Behind ``?`` stands `address_
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final
 
 from palaver.config.server_lists import HostPort, Login, ServerKind, Tls, host_in, hosts_in, options_in, parts_of
+from palaver.late import dataclass
 
 CLUSTER: Final = "redis+cluster"
 CLUSTER_TLS: Final = "rediss+cluster"

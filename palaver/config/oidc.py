@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final, get_args
 from urllib.parse import urlsplit
 
@@ -10,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from palaver.config.lists import entries
+from palaver.late import dataclass
 from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
 from palaver.vocabulary.names import did_you_mean
 from palaver.vocabulary.scopes import SCOPES, Scope

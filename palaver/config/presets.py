@@ -14,9 +14,9 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from palaver.late import dataclass
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName
 
 RateLimitScope = Literal["model", "provider"]

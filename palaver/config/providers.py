@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -37,6 +36,7 @@ from palaver.config.presets import PRESETS, RateLimitScope
 from palaver.config.secret_files import secret_of
 from palaver.config.toml_file import read_model, read_toml
 from palaver.errors import ConfigurationError
+from palaver.late import dataclass
 from palaver.schemas.endpoints import INLINE, Endpoint
 from palaver.schemas.fields import UNFIT_FOR_HEADERS, DataModel, fits_a_header
 from palaver.schemas.models import Usage

@@ -7,11 +7,11 @@ The login before the hosts is that of the Redis; the Sentinels' own stands behin
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from palaver.config.server_lists import HostPort, Login, ServerKind, Tls, hosts_in, options_in, parts_of
+from palaver.late import dataclass
 
 PLAIN: Final = "redis+sentinel"
 ENCRYPTED: Final = "rediss+sentinel"

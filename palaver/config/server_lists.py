@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv6Address
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import parse_qsl, unquote
 
 from palaver.config.tls import verification
+from palaver.late import dataclass
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _LONGEST: Final = 8192

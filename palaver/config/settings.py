@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -19,6 +18,7 @@ from palaver.config.oidc import IssuerSettings
 from palaver.config.secret_files import secret_of
 from palaver.config.server_urls import known_server
 from palaver.errors import ConfigurationError
+from palaver.late import dataclass
 from palaver.schemas.endpoints import listed_host
 from palaver.schemas.mcp_servers import listed_mcp_host
 from palaver.secrets.redaction import passwords_of, register_secrets

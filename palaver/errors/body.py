@@ -7,11 +7,11 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from palaver.errors.failure import safe_code
 from palaver.errors.headers import REQUEST_ID
+from palaver.late import dataclass
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _T = TypeVar("_T")

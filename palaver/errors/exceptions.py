@@ -45,10 +45,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from palaver.errors.headers import request_id as request_id_of
+from palaver.late import dataclass
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 if TYPE_CHECKING:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Final, NotRequired
 
 from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source, UserAction
+from palaver.late import dataclass
 from palaver.secrets.redaction import is_name, redact, redact_parts
 from palaver.vocabulary.limits import limit_of
 

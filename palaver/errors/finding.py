@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from palaver.errors.failure import Failure
 from palaver.errors.outages import OutageSign
+from palaver.late import dataclass
 
 
 @dataclass(frozen=True, slots=True)

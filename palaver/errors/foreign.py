@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from palaver.errors.vocabulary import ErrorClass, Source, UserAction
+from palaver.late import dataclass
 
 _C = ErrorClass
 

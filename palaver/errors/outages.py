@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from palaver.errors.failure import Failure
 from palaver.errors.vocabulary import ErrorClass
+from palaver.late import dataclass
 
 _NOT_REACHED: Final = frozenset(
     ["connect_refused", "dns", "tls", "tls_certificate", "proxy", "connect_timeout", "connect_error", "unreachable"]

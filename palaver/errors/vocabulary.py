@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Literal
+
+from palaver.late import dataclass
 
 Source = Literal["model", "tool", "store", "engine"]
 """The origin of a failure: the model's provider, a tool, the store, or the engine itself. A limit that ends a run is no

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from palaver.errors import Refused
+from palaver.late import dataclass
 from palaver.operations.admission import admit_agent, refuse_other_names
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.schemas.agents import NewAgent, ServerAgent

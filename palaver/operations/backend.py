@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol, TypeVar, cast
 
 from pydantic_settings import BaseSettings
@@ -16,6 +16,7 @@ from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.delivery.publishing import follow_up
 from palaver.errors import ErrorClass, NotDurable, StateConflict, StoreUnavailable, classify
+from palaver.late import dataclass
 from palaver.operations.catalog import Catalog
 from palaver.operations.measured import Measured
 from palaver.schemas.models import Run

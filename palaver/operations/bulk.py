@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import Final
 
@@ -23,6 +23,7 @@ from palaver.errors import (
     UnknownRun,
     classify,
 )
+from palaver.late import dataclass
 from palaver.operations.admission import admit_retry_of, refuse_other_agents
 from palaver.operations.backend import Backend, Caller, durable_reply, within_deadline
 from palaver.operations.listing import list_runs

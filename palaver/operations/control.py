@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from palaver.errors import StateConflict
+from palaver.late import dataclass
 from palaver.operations.admission import admit_items, refuse_other_agents
 from palaver.operations.backend import Backend, Caller, durable_reply, within_deadline
 from palaver.operations.below import answered_below

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from palaver.errors import Refused
+from palaver.late import dataclass
 from palaver.operations.backend import Backend, within_deadline
 from palaver.operations.conversations import LOOKED_THROUGH, LogPages
 from palaver.operations.waiting import admit_watcher

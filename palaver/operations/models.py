@@ -6,11 +6,11 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, get_args
 
 from palaver.config.providers import Provider
 from palaver.errors import Refused
+from palaver.late import dataclass
 from palaver.operations.admission import may_name
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.schemas.fields import ModelName

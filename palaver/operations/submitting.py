@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, TypedDict, Unpack
 
 from palaver.errors import FieldError, NotDurable, Refused, StateConflict, UnknownConversation, UnknownRun
+from palaver.late import dataclass
 from palaver.operations.admission import admit_condensing, admit_retry, admit_submission
 from palaver.operations.backend import Backend, Caller, durable_reply, unless_changed, within_deadline
 from palaver.operations.conversations import chosen_id, has_messages

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, TypeVar
 
 from palaver.errors import Refused
 from palaver.events import ON_REQUEST, EventKind
+from palaver.late import dataclass
 from palaver.operations.backend import Backend, within_deadline
 from palaver.operations.waiting import admit_watcher
 from palaver.schemas.models import Run

@@ -7,8 +7,9 @@ OpenAI; and the transformations in the SDKs of both.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from palaver.late import dataclass
 
 _FORMATS: Final = frozenset((
     "date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid",

@@ -16,7 +16,6 @@ The library is imported with the first schema: it is 3 MB of each process, and m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,6 +23,7 @@ from urllib.parse import unquote
 
 import orjson
 
+from palaver.late import dataclass
 from palaver.schemas.json_pointers import pointer
 from palaver.vocabulary.limits import count_exceeded, limit_of
 

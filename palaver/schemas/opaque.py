@@ -7,9 +7,9 @@ events are made of that data, so that no watcher of a run is shown what a provid
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Self
 
+from palaver.late import dataclass
 from palaver.schemas.protocols import PROTOCOL_RULES
 
 

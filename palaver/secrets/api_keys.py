@@ -11,8 +11,9 @@ import hmac
 import re
 import secrets
 import zlib
-from dataclasses import dataclass
 from typing import Final, Self
+
+from palaver.late import dataclass
 
 PREFIX: Final = "plv_"
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, IntEnum
 from typing import Annotated, NamedTuple
 
 import orjson
 
+from palaver.late import dataclass
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.schemas.opaque import Opaque
 from palaver.telemetry.traces import Trace

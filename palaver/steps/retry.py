@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random as _random
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Self, get_args
 from palaver.errors.exceptions import ConfigurationError
 from palaver.errors.failure import Failure
 from palaver.errors.vocabulary import ErrorClass
+from palaver.late import dataclass
 from palaver.steps.verdicts import GiveUp, Postpone, RetryAfter
 from palaver.vocabulary.lifecycle import StopReason
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Final
 
 from palaver.errors import ErrorClass, Failure
+from palaver.late import dataclass
 from palaver.schemas.arguments import readable
 from palaver.schemas.models import Message, ToolCall
 from palaver.schemas.stuck_limits import StuckLimits

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import random as _random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, overload
 
 from palaver.errors.failure import Failure
 from palaver.errors.finding import ToolFinding
 from palaver.errors.vocabulary import ErrorClass
+from palaver.late import dataclass
 from palaver.steps.retry import RetryPolicy, Rule
 from palaver.steps.verdicts import GiveUp, RetryAfter
 from palaver.tools.declared import ToolDeclaration

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palaver.errors.failure import Failure
+from palaver.late import dataclass
 from palaver.schemas.actions import ActionType, ServerQuestion
 from palaver.schemas.models import Message, ToolCall, Usage
 from palaver.schemas.opaque import Opaque

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from palaver.late import dataclass
 from palaver.telemetry.metrics import Metric
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -7,7 +7,6 @@ answers with them, and docs/reference/metrics.md is made from them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from typing import Final, Literal, get_args
 
 from palaver.errors import ErrorClass
 from palaver.feature import with_rows
+from palaver.late import dataclass
 from palaver.schemas.actions import ActionType
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.step_kinds import KINDS, QUEUES

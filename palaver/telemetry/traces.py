@@ -11,12 +11,12 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Self
 from urllib.parse import unquote
 
 from palaver.errors import ConfigurationError
+from palaver.late import dataclass
 from palaver.secrets.redaction import register_secrets
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
 from palaver.errors import ToolError
+from palaver.late import dataclass
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 Report = Callable[[str, float | None], None]

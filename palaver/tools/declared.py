@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from pydantic import ConfigDict, Field, PrivateAttr, TypeAdapter
 from pydantic_core import from_json, to_json
 
 from palaver.errors import ConfigurationError
+from palaver.late import dataclass
 from palaver.schemas.fields import DataModel
 from palaver.secrets.redaction import redact
 from palaver.tools.service import Errors, Service

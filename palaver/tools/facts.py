@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+
+from palaver.late import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol, runtime_checkable
 
 from palaver.errors import ConfigurationError, ErrorClass
 from palaver.errors.vocabulary import TOOL_CLASSES
+from palaver.late import dataclass
 
 _LIMIT_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MOST: Final = 1_000_000

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
 from palaver.feature import with_rows
+from palaver.late import dataclass
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import WithJsonSchema
+
+from palaver.late import dataclass
 
 from .ids import call_of
 

@@ -66,6 +66,24 @@ def test_it_imports_nothing_needless(roles: str) -> None:
         assert not NEEDLESS[role].intersection(modules.split()), role
 
 
+def test_a_worker_that_is_loaded_has_written_methods_of_few_classes() -> None:
+    program = """
+import workers.app, gc, dataclasses
+from palaver.late import _Fields
+ours = ("palaver.", "workers.", "features.")
+found = [each for each in gc.get_objects() if isinstance(each, type) and each.__module__.startswith(ours)]
+fields = [vars(each)["__dataclass_fields__"] for each in found if "__dataclass_fields__" in vars(each)]
+waiting = sum(isinstance(each, _Fields) for each in fields)
+print(len(fields) - waiting, waiting)
+"""
+    environment = {**os.environ, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    written, waiting = map(int, done.stdout.split())
+    assert written < waiting / 3, (written, waiting)
+
+
 def test_an_application_is_made_without_what_checks_models() -> None:
     program = (
         "import api.__main__, api.app, api.native.control, palaver.schemas.models as m\n"

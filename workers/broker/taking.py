@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from celery.worker import state
 
 from palaver.config.settings import settings
 from palaver.delivery.deliveries import Publisher
+from palaver.late import dataclass
 from palaver.vocabulary.step_kinds import RECOVERED
 
 log = logging.getLogger("palaver.workers.broker.taking")

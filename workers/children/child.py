@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
@@ -33,6 +32,7 @@ from typing import Any, Final
 from billiard.common import terminate_handler_fired
 
 from palaver.config.settings import Settings
+from palaver.late import dataclass
 from palaver.processes.process_tree import below, children_of
 from palaver.secrets.redaction import add_secrets_everywhere, compared
 from palaver.tools import ToolDeclaration, ToolSet

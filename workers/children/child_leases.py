@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from celery.worker.state import active_requests
 
 from palaver.config.settings import settings
 from palaver.delivery.publishing import LoopPublisher, follow_up
 from palaver.errors import Failure, StaleLease
+from palaver.late import dataclass
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.steps.leases import Lease, LogTail, Renewal, Settled
 from palaver.steps.verdicts import Continue, ToolOutcome

@@ -8,10 +8,10 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from palaver.late import dataclass
 from palaver.processes.process_tree import below, children_of
 
 _PR_SET_CHILD_SUBREAPER: Final = 36

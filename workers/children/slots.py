@@ -10,8 +10,9 @@ import mmap
 import os
 import struct
 import time
-from dataclasses import dataclass
 from typing import Final
+
+from palaver.late import dataclass
 
 _SLOTS: Final = 4096
 """Children that a worker may have; those beyond have no place here, and are watched by the greatest time only."""

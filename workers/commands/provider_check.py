@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
 from palaver.config.providers import Provider
 from palaver.errors import ErrorClass, Failure, classify
+from palaver.late import dataclass
 from palaver.schemas.models import AgentSpec, Message
 from palaver.secrets.redaction import redact
 

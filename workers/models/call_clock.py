@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import Final
 
 from palaver.config.providers import Timeouts
 from palaver.errors import FirstTokenTimeout, IdleTimeout, ProviderError, TotalTimeout
+from palaver.late import dataclass
 from palaver.steps.leases import AnswerProgress
 from palaver.vocabulary.limits import count_exceeded, limit_of
 

@@ -7,10 +7,10 @@ both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from palaver.incoming.lenient_json import joined, joined_json
+from palaver.late import dataclass
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
 from palaver.schemas.protocols import ProtocolName, Thinking
 

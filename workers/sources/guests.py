@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Protocol, TypeVar, runtime_checkable
@@ -22,6 +22,7 @@ from palaver.config.settings import Settings
 from palaver.config.toml_file import read_strictly, read_toml
 from palaver.errors import ConfigurationError
 from palaver.feature import brought, features
+from palaver.late import dataclass
 from palaver.schemas.fields import Strict
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import fitting

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pydantic import SecretStr
 
 from palaver.errors import Source, StaleLease, ToolFailure, UnknownConversation
+from palaver.late import dataclass
 from palaver.schemas.mcp_servers import JOINT
 from palaver.schemas.models import Message, ToolCall
 from palaver.secrets.redaction import add_secrets, add_secrets_everywhere

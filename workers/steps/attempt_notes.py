@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
 
 from palaver.errors import Failure
+from palaver.late import dataclass
 from palaver.secrets.redaction import redact
 from palaver.steps.verdicts import AskPerson, Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError, ErrorClass, NoWorker, classify
+from palaver.late import dataclass
 from palaver.schemas.endpoints import INLINE
 from palaver.schemas.models import AgentSpec
 from palaver.steps.leases import Lease

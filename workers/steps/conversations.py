@@ -11,9 +11,9 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Final, Self
 
+from palaver.late import dataclass
 from palaver.schemas.models import Message
 from palaver.schemas.stuck_limits import MAX_TURNS
 from palaver.steps.leases import LogMessage

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from palaver.late import dataclass
 from palaver.schemas.models import Run
 from palaver.secrets.redaction import Secrets
 from palaver.steps.leases import Lease

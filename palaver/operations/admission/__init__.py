@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from pydantic import SecretStr
 
 from palaver.errors import UnknownConversation
+from palaver.late import dataclass
 from palaver.operations.admission import governing, judging
 from palaver.operations.admission.expanding import as_it_was, expand, expand_agent
 from palaver.operations.admission.faults import AGENT_PROBLEMS, at_the_root, refuse

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from palaver.errors import FieldError, Refused
+from palaver.late import dataclass
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean, some_of
 

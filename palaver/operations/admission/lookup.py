@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from palaver.late import dataclass
 from palaver.operations.admission.tree import NO_MODELS, AgentModels, AgentTree
 from palaver.operations.backend import Backend, Caller, within_deadline
 from palaver.operations.catalog import KnownTools

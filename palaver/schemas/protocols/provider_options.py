@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from palaver.late import dataclass
 from palaver.schemas.fields import DataModel
 
 Thinking = Literal["adaptive", "summarized", "off"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, get_args
 
+from palaver.late import dataclass
 from palaver.schemas.content import FilePart, ImagePart, Part, inline_data
 from palaver.schemas.grammars import Grammar, ToolGrammar
 from palaver.schemas.model_options import JsonSchemaFormat, ModelOptions, ReasoningEffort

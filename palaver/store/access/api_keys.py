@@ -7,7 +7,7 @@ that a key which was revoked opens nothing any more within a second.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import Refused, StateConflict
+from palaver.late import dataclass
 from palaver.schemas.api_keys import KeyInfo, KeyRequest, MadeKey
 from palaver.secrets.api_keys import KeyParts, is_key_id, new_api_key
 from palaver.store.redis import access_keys

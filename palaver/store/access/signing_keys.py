@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from palaver.config.settings import Settings
+from palaver.late import dataclass
 from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store.access.api_keys import changed
 from palaver.store.redis import access_keys

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord, UnknownAgent
+from palaver.late import dataclass
 from palaver.schemas.agents import ServerAgent
 from palaver.schemas.models import AgentSpec
 from palaver.store.reading import records

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from itertools import starmap
 from typing import Any, Final, Literal, assert_never, cast
@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, assert_never, cast
 import orjson
 
 from palaver.errors import StateConflict
+from palaver.late import dataclass
 from palaver.schemas.conversation import (
     Conversation,
     ConversationCount,

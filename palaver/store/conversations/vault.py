@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from secrets import token_hex
 from typing import Final, assert_never
 
@@ -12,6 +11,7 @@ from pydantic import SecretStr
 
 from palaver.config.settings import Settings
 from palaver.errors import UnknownConversation
+from palaver.late import dataclass
 from palaver.schemas.fields import revealed
 from palaver.schemas.models import AgentSpec
 from palaver.secrets.sealing import KeyMissing, SealBroken

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
 from typing import Any, Final
@@ -15,6 +14,7 @@ from redis.exceptions import ConnectionError, TimeoutError
 
 from palaver.errors import ConfigurationError
 from palaver.feature import CHOICE, entries, features, seeing
+from palaver.late import dataclass
 from palaver.store.redis import fleet_keys, keys
 from palaver.store.redis.connection import Connection, Value
 from palaver.vocabulary.ids import all_shards

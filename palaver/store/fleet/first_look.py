@@ -14,7 +14,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, cast
 
 from redis.asyncio import Redis
@@ -23,6 +22,7 @@ from redis.exceptions import RedisError
 
 from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
+from palaver.late import dataclass
 from palaver.store.fleet.fleet import DeadWorker, Fleet
 from palaver.store.redis import fleet_keys
 from palaver.store.redis.connection import Connection

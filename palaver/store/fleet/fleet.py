@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from redis.exceptions import ResponseError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.late import dataclass
 from palaver.store.redis import fleet_keys
 from palaver.store.redis.busy import FEW
 from palaver.store.redis.connection import (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
 import orjson
 
 from palaver.errors import Failure
+from palaver.late import dataclass
 from palaver.store.reading import records
 from palaver.store.redis import provider_keys
 from palaver.store.redis.connection import Connection, Fields, Pipeline, now_ms

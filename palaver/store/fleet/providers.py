@@ -11,7 +11,6 @@ A gate has the name of its provider. One of its models that is out alone has a g
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import orjson
@@ -19,6 +18,7 @@ import orjson
 from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.errors import Failure
+from palaver.late import dataclass
 from palaver.store.fleet.provider_states import ProviderUsage, limit_keys_of_models, provider_states
 from palaver.store.redis import provider_keys
 from palaver.store.redis.connection import Connection, Listener, now_ms, portions

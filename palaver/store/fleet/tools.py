@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
+from palaver.late import dataclass
 from palaver.store.fleet.fleet import KNOWN_FOR
 from palaver.store.redis import fleet_keys
 from palaver.store.redis.connection import Connection, portions

@@ -10,7 +10,7 @@ deltas are gone, or were never sent to a watcher, is told as one delta.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from math import ceil
@@ -20,6 +20,7 @@ import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.events import DELTAS, EventKind, complete, is_complete
+from palaver.late import dataclass
 from palaver.schemas.opaque import Opaque
 from palaver.store.reading.records import action, instant
 from palaver.store.redis.connection import Fields

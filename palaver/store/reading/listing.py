@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
 import orjson
 from pydantic_core import to_json
 
+from palaver.late import dataclass
 from palaver.schemas.filters import RunFilter, admits, possible_statuses
 from palaver.schemas.models import Run
 from palaver.store.reading import records

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from palaver.errors import UnknownRun
 from palaver.events import EventKind
+from palaver.late import dataclass
 from palaver.store.reading.events import AMID_ANSWER, LogEntry, StoredEvent, from_feed, from_log
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields, StreamEntry

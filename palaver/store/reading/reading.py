@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeGuard, TypeVar, assert_never
 from uuid import UUID
@@ -15,6 +14,7 @@ import orjson
 
 from palaver.config.settings import Settings
 from palaver.errors import UNREADABLE, CorruptRecord, UnknownConversation, UnknownRun
+from palaver.late import dataclass
 from palaver.schemas.conversation import Conversation
 from palaver.schemas.models import AgentSpec, Run, Waiting
 from palaver.store.reading import records

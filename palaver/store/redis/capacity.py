@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
@@ -12,6 +11,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom
+from palaver.late import dataclass
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.visits import ask_each, is_away, whole

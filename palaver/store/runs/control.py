@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar, assert_never
 
@@ -14,6 +13,7 @@ import orjson
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
 from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
+from palaver.late import dataclass
 from palaver.schemas.actions import ApprovalDecision, Item, Pause, QuestionAnswer, Resume, Steering, Stop, ToolOutput
 from palaver.schemas.models import Message, Retry, Run, Submission
 from palaver.steps.leases import Settled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from secrets import token_hex
 from typing import Any, assert_never
@@ -12,6 +12,7 @@ import orjson
 
 from palaver.config.settings import Settings
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
+from palaver.late import dataclass
 from palaver.schemas.first_words import PREVIEW, TITLE, first_words
 from palaver.schemas.models import AgentSpec, CancelMode, Message, Run, Submission
 from palaver.steps.leases import Delivery, Settled

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from secrets import token_hex
 
+from palaver.late import dataclass
 from palaver.store.redis import keys
 from palaver.store.redis.reach import reach
 from palaver.vocabulary.ids import shard_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, get_args
 
 from redis import ConnectionPool, Redis
@@ -12,6 +12,7 @@ from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 
 from palaver.config.clusters import ClusterUrl
 from palaver.config.server_lists import HostPort
+from palaver.late import dataclass
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
 from palaver.store.redis.cluster.topology import slot_ranges
 from palaver.store.redis.connection import is_absent, is_closed

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from palaver.config.clusters import LIKE_CLUSTER
 from palaver.config.sentinels import LIKE
+from palaver.late import dataclass
 from palaver.store.server.needs import OF_DEATHS, OF_PROMISES, Place
 from palaver.store.server.server_state import NO_EVICTION, ServerState
 

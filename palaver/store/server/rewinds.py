@@ -11,11 +11,12 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from redis.exceptions import RedisError
 
+from palaver.late import dataclass
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms
 from palaver.store.redis.rounds import Rounds

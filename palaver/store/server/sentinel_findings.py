@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from redis.exceptions import RedisError, ResponseError
 
 from palaver.config.sentinels import Sentinels
 from palaver.config.server_lists import HostPort
+from palaver.late import dataclass
 from palaver.store.redis.connection import fields_of
 from palaver.store.redis.sentinel.blocking import ask
 from palaver.store.redis.sentinel.discovery import QUESTION, is_refusal, primary_in, silence

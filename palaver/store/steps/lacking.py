@@ -7,11 +7,10 @@ what they lack without reading each of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import orjson
 
 from palaver.config.settings import Settings
+from palaver.late import dataclass
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline
 from palaver.store.redis.visits import AWAY, ask_each, whole

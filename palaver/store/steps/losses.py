@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from palaver.late import dataclass
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms, portions
 from palaver.store.redis.visits import ask_each

@@ -7,11 +7,11 @@ gets what the rule demands.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from palaver.config.policy import PolicyRule, RequiredApprovals, RetryCeiling, fits
 from palaver.errors import FieldError
+from palaver.late import dataclass
 from palaver.operations.admission.tree import pointer_of
 from palaver.operations.catalog import KnownTools
 from palaver.schemas.actions import Approvals

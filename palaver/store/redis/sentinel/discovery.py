@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionError, RedisError
 
 from palaver.config.sentinels import Sentinels
 from palaver.config.server_lists import HostPort
+from palaver.late import dataclass
 from palaver.store.redis.connection import fields_of, text
 from palaver.store.redis.pool import driver
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from palaver.late import dataclass
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Busy, Unknown

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from types import NoneType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -26,6 +27,7 @@ from typing import (
 )
 
 from palaver.errors import NewerVersion
+from palaver.late import first, postpone
 from palaver.store.redis.connection import Value
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.wire import Field, Read, is_record, is_unsent, item_type, wire_of
@@ -270,9 +272,12 @@ class Script(Generic[R]):
         lambda script: {reply.tag.encode(): reply for reply in _replies(script)}
     )
 
+    if not TYPE_CHECKING:
+        __init__ = first
+
     def __init_subclass__(cls) -> None:
         # Frozen for who reads and checks the code: it would cost a third more to make one.
-        dataclass(kw_only=True, eq=False, repr=False)(cls)
+        postpone(cls, kw_only=True, eq=False, repr=False)
         cls.name = snake(cls.__name__)
         DECLARED[cls.name] = cls
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from palaver.late import dataclass
 from palaver.store.redis.keys import Key, RunKeys
 from palaver.store.scripting.contracts.conversations import HashField
 from palaver.store.scripting.contracts.declaration import Script

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from palaver.errors import Failure
+from palaver.late import dataclass
 from palaver.store.redis.provider_keys import ProviderKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.wire import Json

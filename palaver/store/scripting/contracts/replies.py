@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from palaver.late import dataclass
 from palaver.steps.leases import Delivery
 from palaver.vocabulary.lifecycle import RunStatus
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from palaver.late import dataclass
 from palaver.schemas.models import CancelMode, OnConflict
 from palaver.steps.leases import Delivery
 from palaver.store.redis.keys import Key, RunKeys

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
+from palaver.late import dataclass
 from palaver.steps.leases import Delivery, Lease, OfferedPlace, Stray
 from palaver.store.redis.keys import Key, RunKeys
 from palaver.store.scripting.contracts.declaration import Script

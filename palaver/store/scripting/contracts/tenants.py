@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from palaver.late import dataclass
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.wire import Json
