@@ -47,10 +47,9 @@ def _walk() -> Iterator[str]:
 
 
 def _left_out() -> Iterator[str]:
-    yield "## What a step passes besides\n\nEach of these is a subject of its own, and can be read by itself.\n\n"
-    yield "| where | what it is for |\n|---|---|\n"
-    for name, reason in LEFT_OUT.items():
-        yield f"| `{name.replace(':', '`: `')}` | {reason} |\n"
+    names = ", ".join(f"`{name}`" for name in LEFT_OUT)
+    text = f"Each of these is a subject of its own, and says in its first line what it is for: {names}."
+    yield f"## What a step passes besides\n\n{_wrapped(text)}\n"
 
 
 def _wrapped(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 LUA: Final = "palaver/store/scripting/lua/"
@@ -273,38 +273,38 @@ WALK: Final = (
     ),
 )
 
-LEFT_OUT: Final[Mapping[str, str]] = {
-    "palaver/incoming/": "Reads event streams, and JSON that is not quite JSON",
-    "palaver/processes/failpoints.py": "Where tests stop a process, and nothing else happens",
-    "palaver/schemas/unchecked.py": "Makes a message of what was checked before it was stored",
-    "palaver/secrets/redaction.py": "Finds secrets in a text that comes piece by piece",
-    "palaver/steps/stuck.py": "The rules by which a run counts as stuck",
-    "palaver/store/redis/keys.py": "The names of keys",
-    "palaver/store/scripting/": "How any script is called, and its answer is read (ADR 0006)",
-    "palaver/store/redis/visits.py": "Goes on where a server of a cluster is away",
-    "palaver/store/steps/steps.py:Steps.write_deltas": "Sends the deltas of all streams, and says whose may be lost",
-    "palaver/store/steps/steps.py:_batches": "Cuts the deltas of all streams into parts for one script each",
-    "palaver/store/steps/settling.py:_opened": "The calls of a message that has some",
-    "workers/models/call_clock.py": "Three clocks bound a call: until the first bytes, between two reads, and in all",
-    "workers/models/destination.py": "Makes a request, of what all to its provider have in common (ADR 0023)",
-    "workers/models/limit_keys.py": "The keys of a provider's limits",
-    "workers/models/model.py:ModelPort._connected": "Makes the pool of connections, at the first call",
-    "workers/models/provider_limiter.py": "The gate as this worker knows it; a provider without limits is not asked",
-    "workers/models/reading_turns.py": "Has large pieces of answers read one after the other",
-    "workers/models/refused_keys.py": "Looks for another worker, if the provider refuses the key of this one",
-    "workers/connections/response_heads.py": "Bounds the heads in front of an answer",
-    "workers/connections/transport.py": "Sends a request of httpx's over aiohttp's connections (ADR 0023)",
-    "workers/protocols/": "Three wires to models: each writes a request, and reads bytes into text and a reply",
-    "workers/steps/capabilities.py": "What this worker has, compared with what the step needs",
-    "workers/steps/active_step.py": "Where a cancel, a pause or a drain finds the step",
-    "workers/steps/conversation_cache.py": "The conversations that this worker is about to go on with (ADR 0002)",
-    "workers/steps/conversations.py:CachedConversation.__init__": "The fields of a conversation",
-    "workers/steps/answer_stream.py:AnswerStream.__init__": "The fields of a stream",
-    "workers/steps/delta_writer.py": "Writes the deltas of all streams of the worker, beside the steps",
-    "workers/steps/histograms.py": "How long things took",
-    "workers/steps/model_calls.py:ModelCalls.__init__": "The fields of the calls",
-    "workers/models/provider_permit.py": "Asks the gate that all workers share for a place, where it could say no",
-    "workers/steps/output_check.py": "Compares an answer with the schema that was asked for, if one was",
-    "workers/steps/attempt_notes.py": "The note for the trace, of a run that is traced",
-}
-"""Files, folders and functions that a step passes besides, and what they are for."""
+LEFT_OUT: Final = (
+    "palaver/incoming/",
+    "palaver/processes/failpoints.py",
+    "palaver/schemas/unchecked.py",
+    "palaver/secrets/redaction.py",
+    "palaver/steps/stuck.py",
+    "palaver/store/redis/keys.py",
+    "palaver/store/scripting/",
+    "palaver/store/redis/visits.py",
+    "palaver/store/steps/steps.py:Steps.write_deltas",
+    "palaver/store/steps/steps.py:_batches",
+    "palaver/store/steps/settling.py:_opened",
+    "workers/models/call_clock.py",
+    "workers/models/destination.py",
+    "workers/models/limit_keys.py",
+    "workers/models/model.py:ModelPort._connected",
+    "workers/models/provider_limiter.py",
+    "workers/models/reading_turns.py",
+    "workers/models/refused_keys.py",
+    "workers/connections/response_heads.py",
+    "workers/connections/transport.py",
+    "workers/protocols/",
+    "workers/steps/capabilities.py",
+    "workers/steps/active_step.py",
+    "workers/steps/conversation_cache.py",
+    "workers/steps/conversations.py:CachedConversation.__init__",
+    "workers/steps/answer_stream.py:AnswerStream.__init__",
+    "workers/steps/delta_writer.py",
+    "workers/steps/histograms.py",
+    "workers/steps/model_calls.py:ModelCalls.__init__",
+    "workers/models/provider_permit.py",
+    "workers/steps/output_check.py",
+    "workers/steps/attempt_notes.py",
+)
+"""Files, folders and functions that a step passes besides, each a subject of its own."""

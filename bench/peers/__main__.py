@@ -39,12 +39,10 @@ PEERS: Final[Mapping[str, type[Peer]]] = {
 
 ABOUT: Final = """\
 The work is the same for all: an agent that calls the model 21 times and a tool 20 times in between, which are 21 steps.
-All ask the same model server, which answers at once unless a row says otherwise; the bench compares the digests of the
-messages that it got. Rounds are interleaved, and each begins with another peer. Numbers are medians, with the range
-over the rounds; CPU and memory are those of all processes of a peer, its database and API included. Model server,
-client and the idle peers share the machine. All call the model with httpx, on an event loop over aiohttp; the others
-have tool calls sent in one piece, which costs less than the stream that Palaver always asks for. A peer without an API
-is given a small one, with FastAPI."""
+All ask the same model server, which answers at once unless a row says otherwise. Rounds are interleaved. CPU and memory
+are those of all processes of a peer, its database and API included; model server, client and the idle peers share the
+machine. All call the model with httpx, over aiohttp; the others have tool calls sent in one piece, which costs less
+than the stream that Palaver always asks for."""
 
 HEADLINES: Final = (
     "Medians and ranges, of everything that a peer has running; less is better, but for steps a second. Other rows and "

@@ -30,11 +30,10 @@ class CeleryThreads(WithRuns):
     @property
     def about(self) -> str:
         return (
-            f"Celery {version('celery')} alone, with Redis as its broker and for its results, without an append-only "
-            f"file: one worker, `-P threads -c {_THREADS}`, no events, gossip or mingle, `-l WARNING`; a task for each "
-            "model call with its tool, which sends the next one, `acks_late`, prefetch 1, the visibility timeout as "
-            "it is (an hour), and a result of the last task alone. FastAPI in a process of its own submits and reads "
-            "results. There is no log, no retry, no lease and no event: it is the floor, not a product."
+            f"Celery {version('celery')} alone, with Redis without an append-only file: one worker, "
+            f"`-P threads -c {_THREADS}`; a task for each model call with its tool, which sends the next one, "
+            "`acks_late`, prefetch 1. FastAPI submits and reads results. There is no log, no retry, no lease and no "
+            "event: it is the floor, not a product."
         )
 
     @property

@@ -22,7 +22,5 @@ class Dbos(OnPostgres, WithRuns):
             f"dbos {self.installed.version('dbos')} on PostgreSQL {self._database.version} with "
             "`synchronous_commit=off`, so that a commit waits for the disk as little as Palaver's `everysec` does. A "
             "run is a workflow of asyncio steps, one for each model call and each tool call, started in the process "
-            "that was asked: FastAPI, uvicorn and uvloop, 50 connections to the database. A queue of DBOS's would have "
-            "a run wait for up to a second. What is pending is recovered at the start; steps that call the model are "
-            "preemptible."
+            "that was asked: FastAPI, uvicorn and uvloop. A queue of DBOS's would have a run wait for up to a second."
         )

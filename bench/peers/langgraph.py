@@ -32,8 +32,8 @@ class LangGraph(Peer):
         versions = ", ".join(f"{name} {LANGGRAPH.version(name)}" for name in ("langgraph", "langgraph-api"))
         return (
             f"{versions}, as `langgraph dev --no-reload --n-jobs-per-worker {_JOBS}` runs it: a graph with a node for "
-            "the model and one for tools over plain messages (LangChain's classes would cost more), a thread for each "
-            "run, and the checkpointer of `dev`, which is memory. Its server on PostgreSQL and Redis wants a licence."
+            "the model and one for tools over plain messages, a thread for each run, and the checkpointer of `dev`, "
+            "which is memory. Its server on PostgreSQL and Redis wants a licence."
         )
 
     async def begin(self) -> None:

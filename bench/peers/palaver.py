@@ -34,8 +34,7 @@ class Palaver(Peer):
     def about(self) -> str:
         return (
             "`palaver api`, one `palaver worker`, and Redis with its append-only file (`appendfsync everysec`), with "
-            "the options of the Procfile: events for Flower, a log line for each step, the lease as it is (15 s). Its "
-            "tools run inside the model step. It always streams, and keeps what the model says for whoever watches."
+            "events for Flower and a log line for each step. Its tools run inside the model step. It always streams."
         )
 
     @property

@@ -28,11 +28,9 @@ class Restate(Peer):
     @property
     def about(self) -> str:
         return (
-            f"restate-server {server_version()}, one node with its defaults but without an fsync for each write, as "
-            f"Palaver's Redis does none; restate-sdk {RESTATE.version('restate-sdk')} for Python on hypercorn, with "
-            "uvloop and over HTTP/2. A run is a call of a handler, each model call and each tool call a `ctx.run` of "
-            "its journal. It is submitted by `/send`; its status is what the ingress says of its output, which is no "
-            "more than whether it is there."
+            f"restate-server {server_version()}, one node without an fsync for each write, as Palaver's Redis does "
+            f"none; restate-sdk {RESTATE.version('restate-sdk')} for Python on hypercorn, with uvloop and over HTTP/2. "
+            "A run is a call of a handler, each model call and each tool call a `ctx.run` of its journal."
         )
 
     async def begin(self) -> None:
