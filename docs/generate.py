@@ -89,9 +89,13 @@ def retry_rules() -> str:
 
 
 def limits() -> str:
-    """docs/reference/limits.md from its first heading of a group on."""
-    rows = ((each.group, _limit(each)) for each in all_limits().values())
-    return _grouped(("limit", "at most", "counter", "beyond it"), rows)
+    """docs/reference/limits.md from its first heading of a group on: a table, and below it lists of those limits that
+    have one answer."""
+    groups: dict[str, dict[str, list[Limit]]] = {}
+    for each in all_limits().values():
+        groups.setdefault(each.group, {}).setdefault(each.answer, []).append(each)
+    parts = ("\n\n".join((f"## {group}", *_limits(answers))) for group, answers in groups.items())
+    return "\n\n".join(parts) + "\n"
 
 
 def metrics() -> str:
@@ -201,10 +205,29 @@ def _sentences(kind: EventKind) -> tuple[str, str]:
     return first + end.strip(), others
 
 
-def _limit(limit: Limit) -> tuple[str, ...]:
+_MANY: Final = 3
+"""Limits of a group with the same answer that are a list."""
+
+
+def _limits(answers: Mapping[str, list[Limit]]) -> Iterator[str]:
+    rows = [
+        (each.what, _most(each), f"`{each.name}`", each.answer)
+        for found in answers.values()
+        if len(found) < _MANY
+        for each in found
+    ]
+    if rows:
+        yield "\n".join(_table(("limit", "at most", "counter", "beyond it"), rows))
+    for answer, found in answers.items():
+        if len(found) >= _MANY:
+            items = "".join(wrapped(f"- {each.what}: {_most(each)} (`{each.name}`)\n") for each in found)
+            yield f"Beyond one of these, {answer}:\n\n{items.rstrip()}"
+
+
+def _most(limit: Limit) -> str:
     unit = "" if limit.unit in limit.what.split() else f" {limit.unit}"
-    setting = f" (`{limit.setting}`)" if limit.setting else ""
-    return limit.what, f"{limit.value:,}{unit}{setting}", f"`{limit.name}`", limit.answer
+    setting = f", `{limit.setting}`" if limit.setting else ""
+    return f"{limit.value:,}{unit}{setting}"
 
 
 def _metric(metric: Metric) -> tuple[str, ...]:

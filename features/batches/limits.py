@@ -21,7 +21,7 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
             ("batch_head", "a batch without its items, as JSON", 512 * KIB, "bytes", "422 `validation_error`"),
             (
                 "batch_part",
-                "items of a request, and what a script begins again",
+                "items in a request",
                 1_000,
                 "items",
                 "422 `validation_error`",
@@ -30,7 +30,7 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
         ),
         "batch_expected": limit_rows(
             "Agents",
-            ("batch_output", "answer in the table of results", 500, "characters", "cut"),
+            ("batch_output", "answer in the results of a batch", 500, "characters", "cut"),
             ("batch_verdict", "verdict of a scorer, as JSON", KIB, "bytes", "cut to its beginning, as a text"),
             ("batch_lease", "time for which a process goes on with a batch alone", 10, "seconds", "others do"),
             ("batch_open", "time in which more items of a batch come", 24 * 3600, "seconds", "the batch is cancelled"),

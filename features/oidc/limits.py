@@ -15,12 +15,12 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
             ("foreign_token", "a token of the issuer of PALAVER_OIDC_ISSUER", 16 * KIB, "bytes", "401 `invalid_token`"),
             (
                 "issuer_document",
-                "its metadata, its keys",
+                "metadata of the issuer, and its keys",
                 128 * KIB,
                 "bytes",
                 "those known serve on for 6 hours",
             ),
-            ("issuer_keys", "its keys", 50, "keys", "those known serve on for 6 hours"),
+            ("issuer_keys", "keys of the issuer", 50, "keys", "those known serve on for 6 hours"),
         ),
     }
 )

@@ -15,7 +15,7 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
             ("schedules", "schedules of a tenant", 500, "schedules", "409 `schedules_full`"),
             ("schedule_bytes", "run of a schedule, as JSON", 256 * KIB, "bytes", "422 `validation_error`"),
             ("schedule_rate", "ticks of a schedule in a minute", 6, "ticks", "422 `validation_error`"),
-            ("schedule_ticks", "ticks that are over, of those that a schedule shows", 50, "ticks", "the oldest go"),
+            ("schedule_ticks", "past ticks that a schedule shows", 50, "ticks", "the oldest go"),
         ),
     }
 )

@@ -21,7 +21,7 @@ LIMITS: Final[Mapping[str, Sequence[Limit]]] = MappingProxyType(
             ),
             (
                 "statistics_journal",
-                "lines of a shard that are in no statistics yet, as no worker runs and no caller asks",
+                "lines of a shard that no statistics have counted yet",
                 100_000,
                 "lines",
                 "the oldest go",
