@@ -15,11 +15,15 @@ from typing import Final, NoReturn
 
 import click
 from celery.app.utils import find_app
-from celery.bin.base import CLIContext
 from celery.exceptions import SecurityWarning
 
 from palaver.processes.garbage import load_uncollected
+from palaver.processes.left_out import left_out
 from palaver.telemetry.logs import serve_json
+
+# Celery colours what it shows of tasks where there is Pygments.
+with left_out("pygments"):
+    from celery.bin.base import CLIContext
 
 _HOMES: Final[Mapping[str, str]] = {"worker": "celery.bin.worker", "flower": "flower.command"}
 """The module that has each command, under its name."""

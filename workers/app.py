@@ -36,7 +36,7 @@ from palaver.config.variables import unread
 from palaver.errors import ConfigurationError
 from palaver.feature import brought
 from palaver.processes.failpoints import failpoint
-from palaver.processes.garbage import collect_again, spare_loaded
+from palaver.processes.garbage import spare_loaded
 from palaver.processes.left_out import left_out
 from palaver.store.fleet import first_look
 from palaver.store.server.preflight import Preflight
@@ -150,8 +150,6 @@ def _prepare(sender: Any) -> None:
     sender.pool_cls = prefork.ToolPool if _in_children(_kind) else TaskPool
     if _in_children(_kind):
         StepTask.Request = ChildRequest
-        # Its children begin with what it has; a loop spares what it loaded (`_lifespan`).
-        collect_again()
     if _kind.isolated:
         # It ends no leases of others.
         first_look.drop()

@@ -16,7 +16,7 @@ cycles stay at most."""
 
 
 def load_uncollected() -> None:
-    """Collect nothing while the process loads what it needs, until `spare_loaded` or `collect_again`.
+    """Collect nothing while the process loads what it needs, until `spare_loaded` or `share_loaded`.
 
     Nearly all of it stays: looking through it while it grows, and once more at the end, is a seventh of the CPU that a
     worker takes until it is ready, and finds two thousand objects of a hundred thousand.
@@ -24,8 +24,12 @@ def load_uncollected() -> None:
     gc.disable()
 
 
-def collect_again() -> None:
-    """Collect as Python does by itself."""
+def share_loaded() -> None:
+    """Leave out of every later collection what is there by now, and collect as Python does by itself.
+
+    Children share what their parent has loaded: to look through it would copy it into each of them.
+    """
+    gc.freeze()
     gc.enable()
 
 

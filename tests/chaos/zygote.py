@@ -46,7 +46,7 @@ _PRELOADED: Final[Mapping[str, str]] = {
         billiard.popen_fork billiard.sharedctypes httpx aiohttp workers.connections.guarded_resolver
     """,
     "api": """
-        api.__main__ api.app api.edge.connections api.edge.descriptors
+        api.serving api.app api.edge.connections api.edge.descriptors
         features.ag_ui features.ai_sdk features.openai features.openhands
         uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
     """,
@@ -231,7 +231,7 @@ def _become(role: str, log: str, armed: str, ledger: str) -> NoReturn:
     write_to(log)
     failpoint.arm(armed, ledger)
     sys.argv = command(role)[2:]
-    module = importlib.import_module(f"{sys.argv[0]}.__main__")
+    module = importlib.import_module("api.serving" if sys.argv[0] == "api" else f"{sys.argv[0]}.__main__")
     sys.exit(module.main())
 
 

@@ -21,7 +21,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
 import features.stack.up, features.stack.plan
 features.stack.up.model_to_try(None)
 features.stack.plan._provider()""",
-    "api": "import api.__main__",
+    "api": "import api.serving",
     "tools worker": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nworkers.app._model_port()",
     "flower": "import workers.__main__, flower.command, workers.broker.celery_app",
 }
@@ -86,7 +86,7 @@ print(len(fields) - waiting, waiting)
 
 def test_an_application_is_made_without_what_checks_models() -> None:
     program = (
-        "import api.__main__, api.app, api.native.control, palaver.schemas.models as m\n"
+        "import api.serving, api.app, api.native.control, palaver.schemas.models as m\n"
         "api.app.create_app()\n"
         "models = m.AgentSpec, m.Message, m.Submission, m.Run, api.native.control.Retry\n"
         "print([model.__name__ for model in models if model.__pydantic_complete__])"

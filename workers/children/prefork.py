@@ -3,7 +3,6 @@ dead one at once, and ends those whose tools go too far."""
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,6 +11,7 @@ from celery.concurrency.asynpool import AsynPool
 from celery.concurrency.prefork import TaskPool
 
 from palaver.config.settings import settings
+from palaver.processes.garbage import share_loaded
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.tools.declared import ToolDeclaration
 
@@ -157,10 +157,7 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
         global _guard
         for model in _READ_BY_CHILDREN:
             model.model_rebuild()
-        # Imported modules stay, and children share them. To look through them for garbage would copy them into each
-        # child, and take most of the time in which this process ends.
-        gc.collect()
-        gc.freeze()
+        share_loaded()
         _guard = Guard(slots, settings())
         super().on_start()
 
