@@ -1,6 +1,6 @@
 """The keys of the API that the store keeps, remembered for a moment by this process.
 
-A record is used as long as the version of all records was read within the last second and is the same (ADR 0095). Where
+A record is used as long as the version of all records was read within the last second and is the same (ADR 0019). Where
 such keys are not used, nothing is read.
 """
 

@@ -44,7 +44,7 @@ async def test_runs_are_cancelled_and_deleted(driver: StoreDriver, store: Store,
 async def test_so_they_are_by_a_version_whose_scripts_the_server_does_not_have(
     driver: StoreDriver, store: Store, redis: Any
 ) -> None:
-    """It has to load what frees memory while there is none left (ADR 0144)."""
+    """It has to load what frees memory while there is none left (ADR 0006)."""
     running, lease = await driver.begin()
     queued = (await driver.submit()).run_id
     async with full(redis):

@@ -1,6 +1,6 @@
 """The keys of the API that the store keeps.
 
-A process that remembers a record reads the version again and again (ADR 0095): it is another one after each change, so
+A process that remembers a record reads the version again and again (ADR 0019): it is another one after each change, so
 that a key which was revoked opens nothing any more within a second.
 """
 
