@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from billiard.process import current_process
 from celery.concurrency.prefork import TaskPool as Prefork
@@ -37,7 +37,6 @@ from palaver.errors import ConfigurationError
 from palaver.feature import brought
 from palaver.processes.failpoints import failpoint
 from palaver.processes.garbage import spare_loaded
-from palaver.processes.left_out import left_out
 from palaver.store.fleet import first_look
 from palaver.store.server.preflight import Preflight
 from palaver.telemetry.logs import name_process
@@ -63,6 +62,7 @@ from .loops.keeper import running, watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .loops.stops import stops_noticed
+from .models.late_port import LateModelPort
 from .sources import INLINE_SOURCES, Elsewhere, Toolbox, open_toolbox, sources_of
 from .sources.importing import importing
 from .steps import step_functions as step_functions  # each `@step` in it is a task
@@ -70,9 +70,6 @@ from .steps.capabilities import Capabilities, require_provider
 from .steps.histograms import Histograms
 from .steps.registry import StepTask, handler_of
 from .steps.runtime import Runtime, worker_id
-
-if TYPE_CHECKING:
-    from .models.model import ModelPort
 
 log = logging.getLogger("palaver.workers.app")
 _NEXT_CHILD: Final = 1.0
@@ -231,15 +228,6 @@ async def _contained(
         yield tools
 
 
-def _model_port() -> ModelPort:
-    # Not at the top: httpx and aiohttp are 14 MB of a tools worker, which asks no model.
-    # Without the command of httpx, which has rich.
-    with left_out("httpx._main"):
-        from .models.model import ModelPort
-
-    return ModelPort(_providers)
-
-
 @asynccontextmanager
 async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
     async with AsyncExitStack() as opened:
@@ -247,7 +235,6 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
             here = settings()
             tools = await opened.enter_async_context(_opened)
             able = Capabilities(tools, _providers, here.inline_provider_hosts)
-            model = None if _kind.isolated else _model_port()
             runtime = Runtime(
                 here,
                 _histograms,
@@ -256,7 +243,7 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
                 node=_node,
                 capacity=app.capacity,
                 capabilities=able,
-                model=model,
+                model=None if _kind.isolated else LateModelPort(_providers),
                 refused=_refused,
             )
             if _kind is MODEL:

@@ -22,11 +22,11 @@ import features.stack.up, features.stack.plan
 features.stack.up.model_to_try(None)
 features.stack.plan._provider()""",
     "api": "import api.serving",
-    "tools worker": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nworkers.app._model_port()",
+    "worker asking": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nworkers.models.late_port._load()",
     "flower": "import workers.__main__, flower.command, workers.broker.celery_app",
 }
-"""What imports what a program does until it serves. A model worker imports what a tools worker does, and more: one
-interpreter says what there is after each, in a line."""
+"""What imports what a program does until it serves. A model worker that asks a model imports what any worker does, and
+more: one interpreter says what there is after each, in a line."""
 _OF_TERMINALS: Final = {"prompt_toolkit", "typer"}
 _UNASKED: Final = {
     *("cryptography.hazmat", "jsonschema_rs", "jwt", "features.oidc.issuer"),
@@ -44,8 +44,8 @@ _OF_SERVERS: Final = {*_OF_TERMINALS, *_UNASKED, "flower", "opentelemetry", "ric
 NEEDLESS: Final[Mapping[str, set[str]]] = {
     "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"},
     "api": {*_OF_SERVERS, "aiohttp", "celery", "fastapi", "httpx", "workers"},
-    "worker": {*_OF_SERVERS, *_OF_THE_API, "api"},
-    "tools": {*_OF_SERVERS, *_OF_THE_API, "aiohttp", "api", "httpx"},
+    "worker": {*_OF_SERVERS, *_OF_THE_API, "aiohttp", "api", "httpx", "pygments"},
+    "asking": {*_OF_SERVERS, *_OF_THE_API, "api", "pygments"},
     "flower": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "httpx", "workers.app"},
 }
 

@@ -27,7 +27,7 @@ from tests.contract.clock import TurnedDatabase
 from tests.contract.store_driver import StoreDriver
 from tests.model_server import ModelServer
 from tests.waiting import aeventually
-from workers.models.model import ModelPort
+from workers.models.late_port import LateModelPort
 from workers.sources import SOURCES, open_toolbox
 from workers.steps import step_functions as step_functions  # each `@step` in it is the work of a kind
 from workers.steps.capabilities import Capabilities
@@ -73,7 +73,7 @@ async def worker(store: Store, settings: Settings, model: ModelServer) -> AsyncI
     """A model worker in this process: what it hears of providers, and the writer of deltas."""
     providers = {"fake": Provider(base_url=model.base_url)}
     async with open_toolbox(settings, SOURCES) as tools:
-        port = ModelPort(providers)
+        port = LateModelPort(providers)
         able, histograms = Capabilities(tools, providers), Histograms(MODEL)
         runtime = Runtime(settings, histograms, kind=MODEL, node="w", capacity=1, capabilities=able, model=port)
         chores = [asyncio.create_task(chore()) for chore in (runtime.limiter.listen, runtime.deltas.run)]

@@ -104,7 +104,8 @@ class ModelCalls:
         """
         lease, runtime, progress = self._lease, self._runtime, self._progress
         assert runtime.model is not None  # a step of a model is done where one can be called
-        settings = runtime.model.settings(agent, plain=bool(purpose))
+        port = await runtime.model.port()
+        settings = port.settings(agent, plain=bool(purpose))
         offers = self._offers(agent)
         body = protocol.body(agent, messages, offers, settings)
         capped = lease.money_capped or lease.rate_capped
@@ -113,8 +114,8 @@ class ModelCalls:
         if (wait := self.permit.begin_call()) is not None:
             return wait
         failpoint("model.asking")
-        reader = protocol.reader(max_calls=runtime.model.max_tool_calls(agent))
-        self.tally.readers.append((reader, runtime.model.price(agent)))
+        reader = protocol.reader(max_calls=port.max_tool_calls(agent))
+        self.tally.readers.append((reader, port.price(agent)))
         request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
         if purpose:
             request_id = f"{request_id}:{purpose}-{len(self.tally.readers)}"
@@ -122,7 +123,7 @@ class ModelCalls:
             self._answering = reader
         called_at = time.monotonic()
         try:
-            reply = await runtime.model.complete(
+            reply = await port.complete(
                 agent,
                 body,
                 on_begin=self._answer_began,

@@ -41,7 +41,7 @@ from .service_permit import services_of
 from .tool_versions import ToolVersions
 
 if TYPE_CHECKING:
-    from ..models.model import ModelPort
+    from ..models.late_port import LateModelPort
 
 log = logging.getLogger("palaver.workers.steps.runtime")
 
@@ -69,7 +69,7 @@ class Runtime:
         capacity: int,
         capabilities: Capabilities,
         queues: Sequence[str] = (),
-        model: ModelPort | None = None,
+        model: LateModelPort | None = None,
         alone: bool = False,
         refused: Callable[[], tuple[str, ...]] = tuple,
         tell_tools: Callable[[ToolSet], None] | None = None,

@@ -1,0 +1,45 @@
+"""The model port of a worker, which comes with the first call of a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from palaver.config.providers import Provider
+from palaver.processes.left_out import left_out
+
+from .model_terms import ModelTerms
+
+if TYPE_CHECKING:
+    from .model import ModelPort
+
+
+class LateModelPort(ModelTerms):
+    """The terms of model calls, and what makes them: httpx, aiohttp and the certificates of authorities, which are a
+    tenth of what a worker loads, are loaded with the first call."""
+
+    def __init__(self, providers: Mapping[str, Provider]) -> None:
+        super().__init__(providers)
+        self._port: ModelPort | None = None
+
+    async def port(self) -> ModelPort:
+        """Return the port. The first calls wait for it, and the loop goes on meanwhile."""
+        if self._port is None:
+            kind = await asyncio.to_thread(_load)
+            # Another call may have waited for it, too.
+            self._port = self._port or kind(self._providers)
+        return self._port
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._port is not None:
+            await self._port.close()
+
+
+def _load() -> type[ModelPort]:
+    # Without the command of httpx, which has rich.
+    with left_out("httpx._main"):
+        from .model import ModelPort
+
+    return ModelPort
