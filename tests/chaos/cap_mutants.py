@@ -75,8 +75,8 @@ CAP_MUTANTS: Final = by_name(
         "an unknown cost that is none",
         _MONEY,
         f"{_LUA}_usage.lua",
-        "if row and step.reserved then",
-        "if false then",
+        "used.cost or step.reserved or 0",
+        "used.cost or 0",
     ),
     _mutant(
         "who waits for a cap and is not found",

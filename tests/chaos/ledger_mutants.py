@@ -22,14 +22,24 @@ def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
 
 
 LEDGER_MUTANTS: Final = by_name(
-    _mutant("a call that is charged twice", _USAGE, "if row and field ~= Ledger.CALLS then", "if row then"),
+    _mutant(
+        "a call that is charged twice",
+        _LEDGER,
+        "amounts[#amounts + 1] = spent",
+        "amounts[#amounts + 1], amounts[1] = spent, 2",
+    ),
     _mutant(
         "what was handed back for nothing",
         "palaver/store/scripting/lua/hand_back.lua",
-        "count_usage(args.used, step)\n",
+        "count_usage(args.used, step, 0, {})\n",
         "",
     ),
-    _mutant("an unknown price that is none", _USAGE, "Ledger.UNPRICED .. row, used.model_calls", "'cost' .. row, 0"),
+    _mutant(
+        "an unknown price that is none",
+        _USAGE,
+        "columns[#columns + 1] = Ledger.UNPRICED",
+        "columns[#columns + 1] = 'cost'",
+    ),
     _mutant(
         "another's key",
         _LEDGER,

@@ -1,5 +1,5 @@
 -- Counts what scripts write, in the very script that writes it: no death of a process loses or doubles it.
--- needs: step, limits
+-- needs: step, limits, sums
 -- COUNTS has a number for each series: the name of a metric and the values of its labels, with blanks between them. Times
 -- have one for each bucket, by its upper edge in ms, and their sum. `models` is how many models have series of their own.
 local COUNTS = PREFIX .. 'counts'
@@ -47,38 +47,43 @@ local function count_failure(step, class)
   count(Series.STEP_FAILURES .. ' ' .. kind_of(step) .. ' ' .. class)
 end
 
--- The model that is asked, as `provider name` for series. Users name models: one gets series of its own with its first
--- tokens, while there are not too many of them.
-local function series_of_model(calls, tokens)
-  local _, model = names_in_use()
-  local provider, name = string.match(model or '', '^(.-)/(.*)$')
-  provider = provider or Metrics.OTHER
-  local series = provider .. ' ' .. (name or Metrics.OTHER)
-  local is_new = count(Series.MODEL_CALLS .. ' ' .. series, calls) == calls
-  if is_new and (tokens == 0 or count('models') > Limit.METRIC_MODELS) then
-    redis.call('HDEL', COUNTS, Series.MODEL_CALLS .. ' ' .. series)
-    series = provider .. ' ' .. Metrics.OTHER
-    count(Series.MODEL_CALLS .. ' ' .. series, calls)
+-- Add what calls of the model used to series of `provider name`. Users name models: one gets series of its own with its
+-- first tokens, while there are not too many of them.
+local function add_to_series(provider, name, calls, tokens, cost)
+  local series = ' ' .. provider .. ' ' .. name
+  local fields, amounts, all = { Series.MODEL_CALLS .. series }, { calls }, 0
+  for token_type, number in pairs(tokens) do
+    if number > 0 then
+      fields[#fields + 1] = Series.TOKENS .. series .. ' ' .. token_type
+      amounts[#amounts + 1] = number
+      all = all + number
+    end
   end
-  return series
+  if cost ~= 0 then
+    fields[#fields + 1] = (cost and Series.COST_USD or Series.UNPRICED_STEPS) .. series
+    amounts[#amounts + 1] = cost or 1
+  end
+  local before = read_sums(COUNTS, fields)
+  local is_new = not before[1] and name ~= Metrics.OTHER
+  if is_new and (all == 0 or count('models') > Limit.METRIC_MODELS) then
+    return add_to_series(provider, Metrics.OTHER, calls, tokens, cost)
+  end
+  add_up(COUNTS, fields, amounts, before, {})
 end
 
 -- What calls of the model used; an unknown cost is nil.
 local function count_used(used)
   if used.model_calls == 0 then return end
   -- hook: model_used
-  local series = series_of_model(used.model_calls, used.input_tokens + used.output_tokens)
-  local function add(metric, amount, token_type)
-    if amount > 0 then count(metric .. ' ' .. series .. (token_type and ' ' .. token_type or ''), amount) end
-  end
+  local _, model = names_in_use()
+  local provider, name = string.match(model or '', '^(.-)/(.*)$')
   -- Each token has one type, also where a provider says of more than there are that they were cached.
   local read = math.min(used.cached_tokens, used.input_tokens)
   local written = math.min(used.cache_write_tokens, used.input_tokens - read)
   local thought = math.min(used.reasoning_tokens, used.output_tokens)
-  add(Series.TOKENS, used.input_tokens - read - written, TokenType.INPUT)
-  add(Series.TOKENS, read, TokenType.CACHE_READ)
-  add(Series.TOKENS, written, TokenType.CACHE_WRITE)
-  add(Series.TOKENS, used.output_tokens - thought, TokenType.OUTPUT)
-  add(Series.TOKENS, thought, TokenType.REASONING)
-  if used.cost then add(Series.COST_USD, used.cost) else count(Series.UNPRICED_STEPS .. ' ' .. series) end
+  add_to_series(provider or Metrics.OTHER, name or Metrics.OTHER, used.model_calls, {
+    [TokenType.INPUT] = used.input_tokens - read - written, [TokenType.CACHE_READ] = read,
+    [TokenType.CACHE_WRITE] = written, [TokenType.OUTPUT] = used.output_tokens - thought,
+    [TokenType.REASONING] = thought,
+  }, used.cost)
 end

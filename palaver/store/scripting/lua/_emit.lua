@@ -3,19 +3,28 @@
 
 local is_for_feed_only = Events.FEED_ONLY
 
--- Write an entry to the log; `run` is '' and `seq` 0 for one that belongs to no run. Its fields are in the order of
--- ENTRY_FIELDS of Python, which is where `LogEntry` has its places from. Only the log has what is `opaque`, if anything
--- is: it is not to be shown.
-local function log_entry(run, seq, kind, data, opaque)
-  stamp_version()
-  ENTRIES, BYTES = ENTRIES + 1, BYTES + #data + #(opaque or '')
-  touch('entries', ENTRIES, 'bytes', BYTES)
-  local id = ENTRIES .. '-0'
+-- Write an entry to the log, at its newest position; `run` is '' and `seq` 0 for one that belongs to no run. Its fields are
+-- in the order of ENTRY_FIELDS of Python, which is where `LogEntry` has its places from. Only the log has what is `opaque`,
+-- if anything is: it is not to be shown.
+local function append_entry(position, run, seq, kind, data, opaque)
+  local id = position .. '-0'
   if opaque then
     redis.call('XADD', LOG, id, 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data, 'opaque', opaque)
   else
     redis.call('XADD', LOG, id, 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data)
   end
+end
+
+-- So many entries with so much data are about to come into the log.
+local function lengthen_log(entries, bytes)
+  stamp_version()
+  ENTRIES, BYTES = ENTRIES + entries, BYTES + bytes
+  touch('entries', ENTRIES, 'bytes', BYTES)
+end
+
+local function log_entry(run, seq, kind, data, opaque)
+  lengthen_log(1, #data + #(opaque or ''))
+  append_entry(ENTRIES, run, seq, kind, data, opaque)
 end
 
 -- Write the user's messages (JSON texts), which are of no run, to the log.
@@ -25,14 +34,48 @@ local function log_messages(messages)
   end
 end
 
--- Data is JSON text of an object. The log has it as well, unless the kind is one of the feed alone. As many numbers as
--- `deltas` are left free before it: an entry that stands for deltas, too, costs nothing more than one that does not.
-local function emit(kind, data, opaque, deltas)
-  stamp_version()
-  local seq = redis.call('HINCRBY', RUN, 'events', 1 + (deltas or 0))
-  if not is_for_feed_only(kind) then log_entry(ID, seq, kind, data, opaque) end
+-- Numbers for so many events. Answers the first of them. The caller writes EVENTS into RUN, with what else changes there.
+local function take_numbers(many)
+  local last = (EVENTS or redis.call('HGET', RUN, 'events') or 0) + 0
+  EVENTS = last + many
+  return last + 1
+end
+
+local function show_event(seq, kind, data)
   write_feed(RUN, FEED, seq, kind, NOW, data)
   -- hook: event_written
+end
+
+-- Data is JSON text of an object. The log has it as well, unless the kind is one of the feed alone. More fields and values
+-- of RUN may go with it.
+local function emit(kind, data, ...)
+  stamp_version()
+  local seq = take_numbers(1)
+  redis.call('HSET', RUN, 'events', EVENTS, ...)
+  if not is_for_feed_only(kind) then log_entry(ID, seq, kind, data) end
+  show_event(seq, kind, data)
+end
+
+-- Numbers for `entries`, each with its kind, its data, what of it is opaque, and `deltas`: as many numbers are left free
+-- before it. An entry that stands for deltas, too, costs nothing more than one that does not.
+local function take_numbers_of(entries)
+  local many = 0
+  for _, entry in ipairs(entries) do many = many + 1 + entry.deltas end
+  return take_numbers(many)
+end
+
+-- Emit entries, none of which is for the feed alone: the first number is `seq`.
+local function emit_all(entries, seq)
+  if #entries == 0 then return end
+  local position, bytes = ENTRIES, 0
+  for _, entry in ipairs(entries) do bytes = bytes + #entry.data + #(entry.opaque or '') end
+  lengthen_log(#entries, bytes)
+  for i, entry in ipairs(entries) do
+    seq = seq + entry.deltas
+    append_entry(position + i, ID, seq, entry.kind, entry.data, entry.opaque)
+    show_event(seq, entry.kind, entry.data)
+    seq = seq + 1
+  end
 end
 
 -- An attempt is over, however: its lease ends. `told` is what its worker says of it, JSON.

@@ -22,17 +22,18 @@ local function lease_step(name, step, facts, worker, nonce, lease_ms)
   save_step(name, step)
   wait_no_more()
   if STATUS == RunStatus.QUEUED then
-    set_status(RunStatus.RUNNING, 'started_at', NOW, 'fence', fence)
+    set_status(RunStatus.RUNNING, 'started_at', NOW)
     local own = limits()
     own.started, own.first = NOW, nil
     emit(EventKind.RUN_STARTED, '{}')
     schedule_time_limits()
-  elseif step.call then
-    redis.call('HSET', RUN, 'fence', fence)
-  else
-    redis.call('HSET', RUN, 'fence', fence, 'attempt', try_of(step), 'seq', name)
   end
-  emit(EventKind.STEP_STARTED, cjson.encode({ step = name, attempt = try_of(step), worker = worker }))
+  local started = cjson.encode({ step = name, attempt = try_of(step), worker = worker })
+  if step.call then
+    emit(EventKind.STEP_STARTED, started, 'fence', fence)
+  else
+    emit(EventKind.STEP_STARTED, started, 'fence', fence, 'attempt', try_of(step), 'seq', name)
+  end
 end
 
 -- The reply with the lease of a step, and the log behind what the worker knows of it.

@@ -8,7 +8,7 @@ local function with_run(id, act)
   RUN, STEPS, FEED = PREFIX .. 'run:' .. id, PREFIX .. 'steps:' .. id, PREFIX .. 'feed:' .. id
   load_run()
   local result = ID and act()
-  RUN, STEPS, FEED = run, steps, feed
+  RUN, STEPS, FEED, EVENTS = run, steps, feed, false
   ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY, FEATURES, START_AFTER,
     START_BY, STARTED, DEADLINE, BUDGET, WARNED = unpack(fields, 1, 19)
   return result

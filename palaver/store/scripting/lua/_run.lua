@@ -15,14 +15,17 @@ local function meters() return PREFIX .. 'meters' end
 -- does not touch it. The others are its limits (_limits.lua).
 local ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY, FEATURES
 local START_AFTER, START_BY, STARTED, DEADLINE, BUDGET, WARNED
+-- EVENTS: the number of its newest event; false if it is to be read.
+local EVENTS
 -- NEWEST: the newest version of code that has written into the conversation; older code does not touch it.
 -- ENTRIES, BYTES: the last position of its log, and the bytes of data in it. Code that changes them updates these too.
--- SECRETS_AT: another value after each change of its secrets.
-local NEWEST, ENTRIES, BYTES, SECRETS_AT
+-- SECRETS_AT: another value after each change of its secrets. WITHDRAWN_AT: where its log ended when some of it was
+-- withdrawn last.
+local NEWEST, ENTRIES, BYTES, SECRETS_AT, WITHDRAWN_AT
 do
-  local place = redis.call('HMGET', CONV, 'version', 'entries', 'bytes', 'secrets_at')
+  local place = redis.call('HMGET', CONV, 'version', 'entries', 'bytes', 'secrets_at', 'withdrawn_at')
   NEWEST, ENTRIES, BYTES = (place[1] or 0) + 0, (place[2] or 0) + 0, (place[3] or 0) + 0
-  SECRETS_AT = place[4] or ''
+  SECRETS_AT, WITHDRAWN_AT = place[4] or '', place[5]
 end
 
 local function stamp_version()
@@ -33,9 +36,10 @@ end
 
 local function load_run()
   ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY, FEATURES,
-    START_AFTER, START_BY, STARTED, DEADLINE, BUDGET, WARNED = unpack(redis.call('HMGET', RUN, 'id', 'status', 'pausing',
+    START_AFTER, START_BY, STARTED, DEADLINE, BUDGET, WARNED, EVENTS = unpack(redis.call('HMGET', RUN, 'id', 'status', 'pausing',
     'entered', 'steer', 'created_at', 'names', 'model', 'trace', 'waiting', 'submitted_by', 'priority', 'features',
-    'start_after', 'start_by', 'started_at', 'deadline', 'budget', 'warned'))
+    'start_after', 'start_by', 'started_at', 'deadline', 'budget', 'warned',
+    'events'))
   PRIORITY = PRIORITY or Priority.USUAL
 end
 load_run()

@@ -4,9 +4,9 @@
 -- A page of it behind the position `known`, whose entry was written at `known_at`: what it is behind, the entries, whether
 -- they are all, and what of the log is withdrawn (`LogTail`).
 local function log_tail(known, known_at)
-  local withdrawn_at, withdrawn = redis.call('HGET', CONV, 'withdrawn_at'), nil
+  local withdrawn
   -- A conversation that was cached before entries were withdrawn is wrong now.
-  if withdrawn_at and known <= tonumber(withdrawn_at) then known = 0 end
+  if WITHDRAWN_AT and known <= tonumber(WITHDRAWN_AT) then known = 0 end
   local tail, complete = page(LOG, known .. '-0', '+')
   -- It is wrong, too, if Redis lost entries and other ones have taken their positions.
   local newest = known > 0 and table.remove(tail, 1)
@@ -14,7 +14,7 @@ local function log_tail(known, known_at)
     known = 0
     tail, complete = page(LOG, '0-0', '+')
   end
-  if known == 0 and withdrawn_at then withdrawn = redis.call('HGET', CONV, 'withdrawn') end
+  if known == 0 and WITHDRAWN_AT then withdrawn = redis.call('HGET', CONV, 'withdrawn') end
   return { known, known > 0 and known_at or 0, tail, complete and 1 or 0, complete and '' or withdrawals(CONV),
     withdrawn or '' }
 end

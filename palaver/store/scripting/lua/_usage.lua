@@ -12,24 +12,38 @@ local function correct_charge(charged, taken)
   redis.call('HSET', meters(), OWNER .. 'tokens', string.format('%.3f', used))
 end
 
--- Add up what a step used, for the run and in the ledger. If its cost is unknown, the tenant has spent what was
--- reserved for it.
-local function count_usage(used, step)
+-- Add up what a step used, for the run and in the ledger, as the step is settled: with fields and values of RUN that are to
+-- be written, too. If its cost is unknown, the tenant has spent what was reserved for it.
+local function count_usage(used, step, tool_calls, more)
   local counted = {
-    'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls', 'cost',
+    'model_calls', 'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'cost',
   }
-  local ledger, row = ledger_row(used.model_calls)
+  local columns, amounts = {}, {}
   for _, field in ipairs(counted) do
     local number = used[field]
-    if not number then
-      redis.call('HSET', RUN, 'unpriced', 1)
-      if row then redis.call('HINCRBY', ledger, Ledger.UNPRICED .. row, used.model_calls) end
-      if row and step.reserved then redis.call('HINCRBY', ledger, Ledger.SPENT, step.reserved) end
-    elseif number ~= 0 then
-      redis.call('HINCRBY', RUN, field, number)
-      if row and field ~= Ledger.CALLS then redis.call('HINCRBY', ledger, field .. row, number) end
-      if row and field == 'cost' then redis.call('HINCRBY', ledger, Ledger.SPENT, number) end
+    if number and number ~= 0 then
+      columns[#columns + 1] = field
+      amounts[#amounts + 1] = number
     end
+  end
+  if not used.cost then
+    more[#more + 1] = 'unpriced'
+    more[#more + 1] = 1
+  end
+  more[#more + 1] = 'settled'
+  more[#more + 1] = args.fence
+  local fields, sums = { unpack(columns) }, { unpack(amounts) }
+  if tool_calls > 0 then
+    fields[#fields + 1] = 'tool_calls'
+    sums[#sums + 1] = tool_calls
+  end
+  add_up(RUN, fields, sums, read_sums(RUN, fields), more)
+  if used.model_calls > 0 then
+    if not used.cost then
+      columns[#columns + 1] = Ledger.UNPRICED
+      amounts[#amounts + 1] = used.model_calls
+    end
+    add_to_ledger(columns, amounts, used.cost or step.reserved or 0)
   end
   count_used(used)
   if step.charged then correct_charge(step.charged, used.input_tokens + used.output_tokens) end

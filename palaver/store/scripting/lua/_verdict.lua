@@ -5,10 +5,7 @@
 -- and the worker repeats the call because the answer was lost: it gets the same result again.
 local function step_to_settle()
   local step = ID and leased_to(STEPS, args.step, args.fence)
-  if step then
-    redis.call('HSET', RUN, 'settled', args.fence)
-    return step
-  end
+  if step then return step end
   if not ID or tonumber(redis.call('HGET', RUN, 'settled')) ~= args.fence then return nil, reply.stale() end
   publish_what_is_ready()
   return nil, moved()
@@ -26,25 +23,22 @@ end
 
 -- Count the usage and log the entries of a verdict, whatever its kind.
 local function record_outcome(name, step)
-  count_usage(args.used, step)
-  settle_charge(OWNER, ID, name, step, args.used.input_tokens + args.used.output_tokens)
-  if args.tool_calls > 0 then redis.call('HINCRBY', RUN, 'tool_calls', args.tool_calls) end
   if args.streamed then discard_text(name, step) end
-  local answered = {}
+  local answered, open = {}, {}
   for _, entry in ipairs(args.entries) do
     if entry.call_id then answered[entry.call_id] = true end
   end
-  if #args.calls > 0 then
-    local open = {}
-    for _, call in ipairs(args.calls) do
-      if not answered[call.id] then open[#open + 1] = { id = call.id, name = call.name } end
-    end
-    -- A turn begins: no call of an earlier one is open.
-    if #open > 0 then save_open_calls(open) end
-  else
-    close_calls(answered)
+  for _, call in ipairs(args.calls) do
+    if not answered[call.id] then open[#open + 1] = { id = call.id, name = call.name } end
   end
-  for _, entry in ipairs(args.entries) do emit(entry.kind, entry.data, entry.opaque, entry.deltas) end
+  local seq = take_numbers_of(args.entries)
+  local more = { 'events', EVENTS }
+  -- A turn begins: no call of an earlier one is open.
+  if #open > 0 then more = { 'events', EVENTS, 'open', cjson.encode(open) } end
+  count_usage(args.used, step, args.tool_calls, more)
+  settle_charge(OWNER, ID, name, step, args.used.input_tokens + args.used.output_tokens)
+  if #args.calls == 0 then close_calls(answered) end
+  emit_all(args.entries, seq)
 end
 
 -- Open a step for each tool call of the model. Returns false if the budget does not allow the calls.

@@ -2,7 +2,7 @@
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
-count_usage(args.used, step)
+count_usage(args.used, step, 0, {})
 local stopped = let_go(name, step, StepOutcome.POSTPONED)
 if stopped then return stopped end
 -- Waiting for an attempt does not use up the time that the retry policy allows for all attempts.
