@@ -42,7 +42,7 @@ from palaver.store.server.preflight import Preflight
 from palaver.telemetry.logs import name_process
 from palaver.tools.declared import declarations_in
 from palaver.vocabulary.limits import KIB
-from palaver.vocabulary.step_kinds import KIND_OF, MODEL, StepKind, kind_of, own_queues, queue_in_broker
+from palaver.vocabulary.step_kinds import KIND_OF, MODEL, TOOL, StepKind, kind_of, own_queues, queue_in_broker
 
 from .broker import consumer
 from .broker.celery_app import app as app
@@ -92,14 +92,14 @@ app.conf.update(
 )
 
 _node = ""
-_kind: StepKind = MODEL
-"""The kind of the steps that this worker does: those of the queues that it consumes."""
 _queues: tuple[str, ...] = (MODEL.queue,)
-"""These queues."""
+"""The queues that this worker consumes."""
+_kinds: frozenset[StepKind] = frozenset({MODEL})
+"""The kinds of the steps there."""
 _hidden: frozenset[str] = frozenset()
-"""Variables with keys of providers, in a tools worker."""
+"""Variables with keys of providers, where tools run."""
 _providers: Mapping[str, Provider] = {}
-"""The table of providers, in any other."""
+"""The table of providers, where models are asked."""
 _histograms: Histograms
 _preflight: Preflight
 _opened: AbstractAsyncContextManager[Toolbox]
@@ -134,49 +134,50 @@ def _prepare(sender: Any) -> None:
     ConfigurationError: for a worker that could do nothing, or nothing well.
     LookupError: no function is the work of its kind of steps.
     """
-    global _kind, _queues, _hidden, _providers, _histograms, _preflight, _opened
+    global _kinds, _queues, _hidden, _providers, _histograms, _preflight, _opened
     queues = tuple(dict.fromkeys(queue_in_broker(name) or "" for name in sender.app.amqp.queues.consume_from))
-    kinds = {kind_of(queue) for queue in queues}
-    if len(kinds) != 1 or not all(queues):
-        choices = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
-        raise ConfigurationError(f"a worker consumes queues of one kind of steps: start one with {choices}")
+    if not all(queues):
+        raise ConfigurationError(f"a worker consumes queues of steps: -Q {' or -Q '.join(KIND_OF)}")
     if sender.pool_cls not in (Prefork, TaskPool):
         raise ConfigurationError("leave -P out: PALAVER_TOOL_POOL says where tools run, and all else runs on one loop")
-    _kind, _queues = kinds.pop(), queues
-    handler_of(_kind)
-    sender.pool_cls = prefork.ToolPool if _in_children(_kind) else TaskPool
-    if _in_children(_kind):
+    _kinds, _queues = frozenset(map(kind_of, queues)), queues
+    for kind in _kinds:
+        handler_of(kind)
+    here = settings()
+    sender.pool_cls = prefork.ToolPool if _in_children() else TaskPool
+    if _in_children():
         StepTask.Request = ChildRequest
-    if _kind.isolated:
+    if MODEL in _kinds:
+        _providers = load_providers(here.providers)
+        require_provider(_providers, here.inline_provider_hosts)
+        for require in brought("required"):
+            require(here)
+    else:
         # It ends no leases of others.
         first_look.drop()
-        _hidden = environment.hidden_keys(settings())
+    if TOOL in _kinds:
+        _hidden = environment.hidden_keys(here)
         _say_what_nobody_reads(_hidden)
-        environment.forget_keys(_hidden)
-        if _in_children(_kind):
-            child.expect()
-            tools = check_tools(settings(), _hidden)
-            prefork.idle_slots = IdleSlots(worker_id(_node, os.getpid()), _queues, tools, _refused)
-            _say_what_is_not_named([tool.queue for tool in declarations_in(tools.text)])
+        if MODEL not in _kinds:
+            environment.forget_keys(_hidden)
+            here = settings()
     else:
-        _providers = load_providers(settings().providers)
         _say_what_nobody_reads(frozenset(provider.api_key_env or "" for provider in _providers.values()))
-    if _kind is MODEL:
-        require_provider(_providers, settings().inline_provider_hosts)
-    if not _kind.isolated:
-        for require in brought("required"):
-            require(settings())
-    app.capacity = sender.concurrency or 0
-    here = settings()
-    if not _in_children(_kind):
+    if _in_children():
+        child.expect()
+        tools = check_tools(here, _hidden)
+        prefork.idle_slots = IdleSlots(worker_id(_node, os.getpid()), _queues, tools, _refused)
+        _say_what_is_not_named([tool.queue for tool in declarations_in(tools.text)])
+    else:
         # Here, where no loop runs: it imports the modules of users.
         with importing():
-            _opened = _tools_on_a_loop(here) if _kind.isolated else _inline_tools(here)
+            _opened = _tools_on_a_loop(here) if TOOL in _kinds else _inline_tools(here)
+    app.capacity = sender.concurrency or 0
     # Last: it waits for Redis.
     _preflight = Preflight(here, "worker")
     _preflight.require()
-    processes = app.capacity if _in_children(_kind) else 1
-    _histograms = Histograms(_kind, places=0 if here.metrics_port is None else processes)
+    processes = app.capacity if _in_children() else 1
+    _histograms = Histograms(*_kinds, places=0 if here.metrics_port is None else processes)
     if here.metrics_port is not None:
         MetricsServer(here.metrics_host, here.metrics_port, _histograms.exposed)
     _preflight.start()
@@ -187,9 +188,9 @@ def _refused() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_preflight.refused, *(("login",) if consumer.refused else ()))))
 
 
-def _in_children(kind: StepKind) -> bool:
-    """Tell whether each step of a kind has a process of its own."""
-    return kind.isolated and settings().tool_pool == "processes"
+def _in_children() -> bool:
+    """Tell whether each step of this worker has a process of its own."""
+    return MODEL not in _kinds and settings().tool_pool == "processes"
 
 
 def _say_what_nobody_reads(keys: frozenset[str]) -> None:
@@ -211,9 +212,9 @@ def _inline_tools(here: Settings) -> AbstractAsyncContextManager[Toolbox]:
 
 def _tools_on_a_loop(here: Settings) -> AbstractAsyncContextManager[Toolbox]:
     """The tools of a worker that runs them in its main process: what a child does about them, as far as it goes."""
-    printed = OutputCapture(here.tool_output)
+    printed, elsewhere = OutputCapture(here.tool_output), Elsewhere() if MODEL in _kinds else None
     with environment.narrowed(here, _hidden):
-        opened = open_toolbox(here, sources_of(here), run_blocking=None, watch=printed.during)
+        opened = open_toolbox(here, sources_of(here), run_blocking=None, watch=printed.during, elsewhere=elsewhere)
     return _contained(here, opened, printed)
 
 
@@ -221,10 +222,11 @@ def _tools_on_a_loop(here: Settings) -> AbstractAsyncContextManager[Toolbox]:
 async def _contained(
     here: Settings, opened: AbstractAsyncContextManager[Toolbox], printed: OutputCapture
 ) -> AsyncIterator[Toolbox]:
-    environment.narrow(here, _hidden)
     sys.stdout = sys.stderr = printed
-    patience = max(here.lease_seconds, _LEAST_PATIENCE)
-    async with watched(patience), opened as tools:
+    async with AsyncExitStack() as entered:
+        await entered.enter_async_context(watched(max(here.lease_seconds, _LEAST_PATIENCE)))
+        with environment.narrowed(here, _hidden):
+            tools = await entered.enter_async_context(opened)
         yield tools
 
 
@@ -238,19 +240,21 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
             runtime = Runtime(
                 here,
                 _histograms,
-                kind=_kind,
                 queues=_queues,
                 node=_node,
                 capacity=app.capacity,
                 capabilities=able,
-                model=None if _kind.isolated else LateModelPort(_providers),
+                model=LateModelPort(_providers) if MODEL in _kinds else None,
                 refused=_refused,
             )
-            if _kind is MODEL:
+            if MODEL in _kinds:
                 runtime.in_place.pool = pool
-            elif _kind.isolated:
+            if TOOL in _kinds:
                 _say_what_is_not_named(tools.queues)
-            await opened.enter_async_context(running(runtime, sweeps=not _kind.isolated))
+            await opened.enter_async_context(running(runtime, sweeps=MODEL in _kinds))
+            if TOOL in _kinds:
+                # Now: what else runs here has read what tools must not see.
+                opened.enter_context(environment.narrowed(here, _hidden))
         for name, variable in able.missing_keys.items():
             log.warning("%s is not set: this worker leaves the provider %s to others", variable, name)
         StepTask.runtime, app.draining = runtime, runtime.draining
@@ -286,9 +290,7 @@ def _become_child() -> None:
     descriptors.leave_behind(prefork.inherited, keep=own)
     output = Output(ends, here.tool_output)
     _histograms.move_to(place)
-    child.start(
-        here, _kind, _queues, _node, child.ChildPlace(place, prefork.slots, output, _histograms, prefork.told_tools)
-    )
+    child.start(here, _queues, _node, child.ChildPlace(place, prefork.slots, output, _histograms, prefork.told_tools))
 
 
 @worker_process_shutdown.connect

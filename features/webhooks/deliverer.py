@@ -83,6 +83,8 @@ class Deliverer:
         here, and those of one are left to others."""
         self._store = store
         self._file = file
+        # Where tools run, too, they are hidden from those later.
+        self._environment = dict(os.environ) if file else {}
         self._sender = sender or Sender(settings.webhook_hosts)
         self._chance = random.Random()
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -146,7 +148,7 @@ class Deliverer:
         kept = (self._file or {}).get(webhook.file_name)
         if kept is None:
             raise KeyMissing
-        return kept.keys(webhook.file_name, os.environ)
+        return kept.keys(webhook.file_name, self._environment)
 
     async def _attempt(self, lease: DeliveryLease) -> bool:
         """Make an attempt and record it. Tell whether there may be more to send to the webhook."""

@@ -22,7 +22,7 @@ from palaver.telemetry import logs
 
 ROLES: Final[Mapping[str, str]] = {
     "api": "Serve the HTTP API.",
-    "worker": "Do model steps: ask models.",
+    "worker": "Do model steps: ask models; with --tools tool steps as well.",
     "tools": "Do tool steps: run tools, each call in a process that can be ended, or all on a loop; "
     "`palaver tools check` asks the sources of PALAVER_TOOL_SOURCES.",
     "flower": "Show workers and tasks in a browser.",
@@ -54,7 +54,8 @@ def command(role: str, arguments: Sequence[str] = ()) -> list[str]:
 
     Raises SystemExit, with a sentence, if PALAVER_FLOWER_PORT is Flower's and no port.
     """
-    return [sys.executable, "-m", *_program(role), *arguments]
+    tools = role == "worker" and "--tools" in arguments
+    return [sys.executable, "-m", *_program(role, tools=tools), *(each for each in arguments if each != "--tools")]
 
 
 def become(role: str, arguments: Sequence[str]) -> NoReturn:
@@ -132,7 +133,7 @@ def require_port(host: str, port: int, setting: str) -> None:
             refuse(f"cannot listen on {host}:{port} ({error.strerror}): {how}", EX_UNAVAILABLE)
 
 
-def _program(role: str) -> list[str]:
+def _program(role: str, *, tools: bool) -> list[str]:
     if role == "api":
         return [_module("api")]
     json = os.environ.get("PALAVER_LOG_FORMAT") == "json"
@@ -151,7 +152,8 @@ def _program(role: str) -> list[str]:
     # -E is for Flower, from the first step on; without anybody looking it may go.
     name = f"{queue}.{os.getpid()}@%h"
     alone = ["--without-gossip", "--without-mingle"]
-    return [*celery, "worker", "-Q", queue, "-c", capacity, "-n", name, *alone, "-E", "-l", "INFO"]
+    queues = "model,tools" if tools else queue
+    return [*celery, "worker", "-Q", queues, "-c", capacity, "-n", name, *alone, "-E", "-l", "INFO"]
 
 
 def _tools_at_once() -> str:

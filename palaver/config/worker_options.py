@@ -10,7 +10,7 @@ from palaver.config.exits import EX_USAGE, refuse
 
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _ABOUT: Final = {
-    "worker": "Do model steps: ask models, many at once on one loop.",
+    "worker": "Do model steps: ask models, many at once on one loop; with --tools tool steps as well.",
     "tools": "Do tool steps: run the functions of PALAVER_TOOLS, each call in a process that can be ended.",
 }
 _ELSEWHERE: Final = """\
@@ -41,32 +41,39 @@ def check_options(role: str, arguments: Sequence[str]) -> None:
     parser.add_argument("-l", "--loglevel", type=str.upper, choices=_LEVELS, metavar="LEVEL", help="[INFO]")
     parser.add_argument("-f", "--logfile", metavar="FILE", help="where to log [standard error]")
     if role == "worker":
-        parser.add_argument("-Q", "--queues", metavar="QUEUE", help="of a step kind of your own [model]")
+        also = "run the async functions of PALAVER_TOOLS as well, on the same loop: a run goes on where it is"
+        parser.add_argument("--tools", action="store_true", help=also)
+        of = "the queues that it takes from, by commas: those of tools with --tools alone [model, or model,tools]"
+        parser.add_argument("-Q", "--queues", metavar="QUEUE", help=of)
     else:
         of = "the queues that it takes from, as tools name them, by commas: @tool(queue=…) [tools]"
         parser.add_argument("-Q", "--queues", metavar="QUEUE", help=of)
         ends = "calls after which a process for tools makes room for a new one [no end]"
         parser.add_argument("--max-tasks-per-child", type=_count, metavar="N", help=ends)
-    if (queues := parser.parse_args(arguments).queues) is not None:
-        _check_queues(role, queues)
+    given = parser.parse_args(arguments)
+    if given.queues is not None:
+        _check_queues(role, given.queues, tools=role == "tools" or given.tools)
 
 
-def _check_queues(role: str, text: str) -> None:
+def _check_queues(role: str, text: str, *, tools: bool) -> None:
     # Only here: with it comes pydantic, and the program that this process becomes loads it again.
     from palaver.vocabulary.limits import limit_of
-    from palaver.vocabulary.step_kinds import KIND_OF, MODEL, TOOL, is_own_queue
+    from palaver.vocabulary.step_kinds import MODEL, TOOL, is_own_queue
 
-    if role == "worker":
-        if text not in KIND_OF:
-            refuse(f"palaver worker takes from no queue {text!r}, but from {MODEL.queue!r}", EX_USAGE)
-        return
     queues = text.split(",")
+    if not tools:
+        if text != MODEL.queue:
+            how = f"but from {MODEL.queue!r}; with --tools from queues of tools, too"
+            refuse(f"palaver worker takes from no queue {text[:80]!r}, {how}", EX_USAGE)
+        return
+    if role == "worker" and MODEL.queue not in queues:
+        refuse(f"palaver worker --tools takes from {MODEL.queue!r}: for tools alone there is palaver tools", EX_USAGE)
     for queue in queues:
-        if queue != TOOL.queue and not is_own_queue(queue):
+        if queue != TOOL.queue and not is_own_queue(queue) and not (role == "worker" and queue == MODEL.queue):
             how = f"a tool names it, as in @tool(queue='gpu'), or it is {TOOL.queue!r}"
-            refuse(f"palaver tools takes from no queue {queue[:80]!r}: {how}", EX_USAGE)
+            refuse(f"palaver {role} takes from no queue {queue[:80]!r}: {how}", EX_USAGE)
     if len(queues) > limit_of("tool_queues"):
-        refuse(f"palaver tools takes from {limit_of('tool_queues')} queues at most", EX_USAGE)
+        refuse(f"palaver {role} takes from {limit_of('tool_queues')} queues at most", EX_USAGE)
 
 
 def _count(text: str) -> int:

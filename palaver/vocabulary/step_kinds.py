@@ -25,9 +25,6 @@ class StepKind:
     name: str
     queue: str
     """Its own: the workers of each kind are scaled apart."""
-    isolated: bool = False
-    """True if its work is users' code, which must not see the keys of providers: unless PALAVER_TOOL_POOL says
-    otherwise each step has a child process, which can be ended. Others share one event loop."""
     asks_model: bool = False
     """True if it asks the agent's model, by the run's policy and the limits of its provider. Any other kind answers a
     call that a model made: its step is named after the call, and a failure is told to the model."""
@@ -43,7 +40,7 @@ MODEL: Final = StepKind("model", queue="model", asks_model=True)
 REMOTE: Final = StepKind("model", queue="model")
 """A call that others do: the run of another agent, or a server of the agent's own. It holds no process while it waits,
 so it is a step of the workers of models, who deliver, count and show it as one of theirs."""
-TOOL: Final = StepKind("tool", queue="tools", isolated=True)
+TOOL: Final = StepKind("tool", queue="tools")
 """One tool call."""
 KINDS: Final = (MODEL, TOOL)
 """Every kind with a queue of its own."""

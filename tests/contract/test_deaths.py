@@ -488,7 +488,9 @@ async def engine(server: RedisServer, deaths: DeathWatch) -> AsyncIterator[Runti
     """What keeps the leases of a worker."""
     settings = Settings(redis_url=server.url, shards=1, lease_seconds=3000)
     able = Capabilities(Toolbox([]), {})
-    runtime = Runtime(settings, Histograms(MODEL, places=0), kind=MODEL, node="n", capacity=1, capabilities=able)
+    runtime = Runtime(
+        settings, Histograms(MODEL, places=0), queues=[MODEL.queue], node="n", capacity=1, capabilities=able
+    )
     keeper = Keeper(runtime, deaths, lambda: None)
     chores = [asyncio.create_task(chore()) for chore in (keeper.listen, keeper.heartbeat)]
     try:

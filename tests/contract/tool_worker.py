@@ -52,7 +52,7 @@ class ToolWorker:
         """One attempt: what Flower is shown of it."""
         ids = delivery.run_id, delivery.conversation_id, delivery.step
         try:
-            return await make_attempt(handler_of, self.runtime, *ids)
+            return await make_attempt(handler_of, self.runtime, TOOL, *ids)
         except Retry as retried:
             return f"RETRY {retried.exc}; again in {retried.when} s"
 
@@ -78,7 +78,9 @@ async def tool_worker(
     """One that has these tools."""
     monkeypatch.setattr(Store, "connect", lambda *_, **__: store)
     able = Capabilities(Toolbox([Functions(tools)]), {})
-    runtime = Runtime(settings, Histograms(TOOL, places=0), kind=TOOL, node="t", capacity=1, capabilities=able)
+    runtime = Runtime(
+        settings, Histograms(TOOL, places=0), queues=[TOOL.queue], node="t", capacity=1, capabilities=able
+    )
     try:
         yield ToolWorker(StoreDriver(store, redis), runtime)
     finally:

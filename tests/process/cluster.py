@@ -105,6 +105,9 @@ prices."*" = {{ input = 100, output = 2500 }}
 class Cluster(Inputs):
     """One stack for the whole session; each test finds one worker of each kind and leaves as many."""
 
+    kinds: tuple[str, ...] = ("fake_provider", "api", "worker", "tools")
+    """The processes of which there is always one."""
+
     def __init__(
         self,
         folder: Path,
@@ -261,7 +264,7 @@ class Cluster(Inputs):
         if self.rabbitmq:
             self.rabbitmq.resume()
             self.rabbitmq.start()
-        for name in ("fake_provider", "api", "worker", "tools"):
+        for name in self.kinds:
             for number in range(len(self.stack.pids(name))):
                 self.stack.kill(name, number, signal.SIGCONT)
             surplus = self.children(name)

@@ -13,6 +13,7 @@ from palaver.steps.leases import Settled
 from palaver.steps.verdicts import Finish
 from palaver.store import Store
 from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.clock import TurnedDatabase
 from tests.contract.test_agent_calls import LEAD, RESEARCHER, Family
 from tests.contract.test_vault import NEW, OLD, with_keys
@@ -38,7 +39,7 @@ class Worker:
         """The results of the calls of a run, once the worker has seen that the child of its call has ended."""
         (delivery,) = await self.driver.follow([child_ended])
         async with ModelServer() as model, worker(self.store, self._settings, model) as runtime:
-            await make_attempt(handler_of, runtime, delivery.run_id, delivery.conversation_id, delivery.step)
+            await make_attempt(handler_of, runtime, MODEL, delivery.run_id, delivery.conversation_id, delivery.step)
         return list(await self.driver.results(run_id))
 
 

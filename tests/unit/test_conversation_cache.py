@@ -13,6 +13,7 @@ from palaver.schemas.models import AgentSpec, Message
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed
 from palaver.store import Store
+from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.clock import TurnedDatabase
 from tests.contract.store_driver import StoreDriver
 from tests.model_server import ModelServer
@@ -207,9 +208,9 @@ async def test_a_run_that_is_next_finds_the_conversation_and_the_last_one_leaves
     (delivery,) = first.deliveries
     conversation = delivery.conversation_id
     second = await driver.submit(agent=AgentSpec(model="fake/echo"), conversation_id=conversation)
-    await make_attempt(handler_of, runtime, first.run_id, conversation, "1")
+    await make_attempt(handler_of, runtime, MODEL, first.run_id, conversation, "1")
     assert runtime.conversations.get(conversation) is not None
-    await make_attempt(handler_of, runtime, second.run_id, conversation, "1")
+    await make_attempt(handler_of, runtime, MODEL, second.run_id, conversation, "1")
     assert (await driver.store.runs.get(second.run_id)).status == "completed"
     assert runtime.conversations.get(conversation) is None
 
@@ -218,9 +219,9 @@ async def test_between_the_steps_of_a_run_it_stays(working: tuple[StoreDriver, R
     driver, runtime = working
     submitted = await driver.submit(agent=AgentSpec(model="fake/tool-1", tools=("calculator",)))
     (delivery,) = submitted.deliveries
-    await make_attempt(handler_of, runtime, delivery.run_id, delivery.conversation_id, "1")
+    await make_attempt(handler_of, runtime, MODEL, delivery.run_id, delivery.conversation_id, "1")
     assert runtime.conversations.get(delivery.conversation_id) is not None
-    await make_attempt(handler_of, runtime, delivery.run_id, delivery.conversation_id, "2")
+    await make_attempt(handler_of, runtime, MODEL, delivery.run_id, delivery.conversation_id, "2")
     assert (await driver.store.runs.get(delivery.run_id)).status == "completed"
     assert len(runtime.conversations) == 0
 
@@ -232,5 +233,5 @@ async def test_a_step_is_let_go_with_all_that_it_read(working: tuple[StoreDriver
     for model in ("fake/echo", "fake/say-5", "fake/tool-1"):
         agent = AgentSpec(model=model, tools=("calculator",))
         (delivery,) = (await driver.submit(agent=agent)).deliveries
-        await make_attempt(handler_of, runtime, delivery.run_id, delivery.conversation_id, "1")
+        await make_attempt(handler_of, runtime, MODEL, delivery.run_id, delivery.conversation_id, "1")
         assert sum(type(each) is Attempt for each in gc.get_objects()) == 0, "without a collection"

@@ -75,7 +75,9 @@ async def worker(store: Store, settings: Settings, model: ModelServer) -> AsyncI
     async with open_toolbox(settings, SOURCES) as tools:
         port = LateModelPort(providers)
         able, histograms = Capabilities(tools, providers), Histograms(MODEL)
-        runtime = Runtime(settings, histograms, kind=MODEL, node="w", capacity=1, capabilities=able, model=port)
+        runtime = Runtime(
+            settings, histograms, queues=[MODEL.queue], node="w", capacity=1, capabilities=able, model=port
+        )
         chores = [asyncio.create_task(chore()) for chore in (runtime.limiter.listen, runtime.deltas.run)]
         try:
             await aeventually(lambda: not runtime.limiter.asks("fake"))
@@ -95,10 +97,10 @@ async def walk(monkeypatch: pytest.MonkeyPatch) -> Passed:
     driver = StoreDriver(store, redis)
     async with ModelServer() as model, worker(store, settings, model) as runtime:
         # The first one imports, connects and fills caches.
-        await make_attempt(handler_of, runtime, *await delivered(driver))
+        await make_attempt(handler_of, runtime, MODEL, *await delivered(driver))
         ids = await delivered(driver)
         with recording(passed):
-            await make_attempt(handler_of, runtime, *ids)
+            await make_attempt(handler_of, runtime, MODEL, *ids)
         assert (await store.runs.get(ids[0])).status == "completed"
     return passed
 

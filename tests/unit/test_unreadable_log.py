@@ -95,7 +95,9 @@ async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: py
     monkeypatch.setattr(step, "settle", settle)
     assert known is conversations.get("conv")
     with pytest.raises(step.StepFailed):
-        await step.make_attempt(lambda _: StepHandler(MODEL, MODEL_CALL, call_model), runtime, "run", "conv", "1")
+        await step.make_attempt(
+            lambda _: StepHandler(MODEL, MODEL_CALL, call_model), runtime, MODEL, "run", "conv", "1"
+        )
     (verdict,) = settled
     assert isinstance(verdict, GiveUp)
     assert (verdict.failure.error_class, verdict.failure.retryable) == ("internal", False)

@@ -37,7 +37,6 @@ from palaver.processes.process_tree import below, children_of
 from palaver.secrets.redaction import add_secrets_everywhere, compared
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.limits import MIB
-from palaver.vocabulary.step_kinds import StepKind
 
 from ..loops.keeper import running
 from ..sources import Toolbox, open_toolbox, sources_of
@@ -85,14 +84,12 @@ class Child:
     def __init__(
         self,
         settings: Settings,
-        kind: StepKind,
         queues: Sequence[str],
         node: str,
         drain_reader: int | None,
         place: ChildPlace,
     ) -> None:
         self._settings = settings
-        self._kind = kind
         self._queues = queues
         self._node = node
         self._drain_reader = drain_reader
@@ -143,7 +140,6 @@ class Child:
         runtime = Runtime(
             self._settings,
             histograms,
-            kind=self._kind,
             queues=self._queues,
             node=self._node,
             capacity=1,
@@ -340,7 +336,7 @@ def heard() -> set[int]:
     return set() if _drain_reader is None else {_drain_reader}
 
 
-def start(settings: Settings, kind: StepKind, queues: Sequence[str], node: str, place: ChildPlace) -> None:
+def start(settings: Settings, queues: Sequence[str], node: str, place: ChildPlace) -> None:
     """Begin life as a child of a tools worker."""
     global _child
     # Only this process's copy.
@@ -348,7 +344,7 @@ def start(settings: Settings, kind: StepKind, queues: Sequence[str], node: str, 
     if settings.tool_address_space:
         room = settings.tool_address_space * MIB
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
-    _child = Child(settings, kind, queues, node, _drain_reader, place)
+    _child = Child(settings, queues, node, _drain_reader, place)
     StepTask.in_child = _child.run
 
 

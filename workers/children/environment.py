@@ -1,7 +1,8 @@
-"""The variables that a tools worker hides from its tools: Palaver's own, and those that hold keys of providers.
+"""The variables that a worker hides from its tools: Palaver's own, and those that hold keys of providers.
 
-Tools run as the user of their worker and in its children, so this keeps keys out of sight, out of subprocesses and
-out of what a tool shows by mistake. It does not stop code that is out for them (docs/reference/tools.md).
+Tools run as the user of their worker, in its children or in its own process, so this keeps keys out of sight, out of
+subprocesses and out of what a tool shows by mistake. It does not stop code that is out for them
+(docs/reference/tools.md).
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ _NEEDED_BY_OTHERS: Final = frozenset({"PALAVER_API_KEYS", f"PALAVER_API_KEYS{SUF
 
 
 def visible(name: str, patterns: Iterable[str], hidden: frozenset[str]) -> bool:
-    """Tell whether a tool may see a variable: a hidden one, or one of Palaver's, only if it is named itself."""
+    """Tell whether a tool may see a variable: a hidden one, or one that is for others, only if it is named itself."""
     if name in patterns:
         return True
-    return name not in hidden and not name.startswith(_OURS) and any(fnmatchcase(name, pattern) for pattern in patterns)
+    others = name in hidden or name in HEADERS or name.startswith(_OURS)
+    return not others and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def hidden_keys(here: Settings) -> frozenset[str]:
@@ -51,8 +53,8 @@ def hidden_keys(here: Settings) -> frozenset[str]:
 
 
 def forget_keys(hidden: frozenset[str]) -> None:
-    """In the main process, before it has children: drop the keys that a tools worker never needs, and take all that is
-    hidden out of the block that /proc shows of this process and of its children."""
+    """In the main process of a worker that asks no model, before it has children: drop what it never needs, and take
+    all that is hidden out of the block that /proc shows of this process and of its children."""
     for name in hidden | _NEEDED_BY_OTHERS:
         os.environ.pop(name, None)
     settings.cache_clear()
@@ -60,7 +62,7 @@ def forget_keys(hidden: frozenset[str]) -> None:
     for name in ours:
         # A copy elsewhere: the worker starts itself again with it on request.
         os.environ[name] = os.environ[name]
-    _wipe(hidden | _NEEDED_BY_OTHERS | {*ours})
+    _wipe({*hidden, *_NEEDED_BY_OTHERS, *ours})
 
 
 def narrow(here: Settings, hidden: frozenset[str]) -> None:
@@ -73,15 +75,16 @@ def narrow(here: Settings, hidden: frozenset[str]) -> None:
 
 @contextmanager
 def narrowed(here: Settings, hidden: frozenset[str]) -> Iterator[None]:
-    """Within the block, as `narrow`: for a process that has not read all of its settings yet."""
-    whole = dict(os.environ)
+    """Within the block, as `narrow`, and /proc does not show it either: for a process that has use for the rest before
+    and after."""
+    gone = {name: value for name, value in os.environ.items() if not visible(name, here.tool_env, hidden)}
     narrow(here, hidden)
+    _wipe(gone)
     try:
         yield
     finally:
-        for name, value in whole.items():
-            if not visible(name, here.tool_env, hidden):
-                os.environ.setdefault(name, value)
+        for name, value in gone.items():
+            os.environ.setdefault(name, value)
         settings.cache_clear()
 
 

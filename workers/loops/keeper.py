@@ -53,7 +53,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
     planned = PlannedWork(runtime)
     keeper = Keeper(runtime, deaths, planned.wake)
     chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, runtime.deltas.run]
-    if not runtime.kind.isolated or runtime.limiter.guards_services:
+    if MODEL in runtime.kinds or runtime.limiter.guards_services:
         chores += [runtime.limiter.listen, runtime.limiter.renew_places]
     if sweeps:
         # Says at once that Redis is not there; a child of a worker that runs already waits it out.
@@ -69,8 +69,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         chores += [runtime.store.feature_set.watch]
         for loops in brought("loops"):
             chores += loops(runtime.settings, runtime.store, runtime.worker_id)
-        if runtime.kind is MODEL:
-            chores.append(planned.run)
+        chores.append(planned.run)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
     try:
         yield runtime

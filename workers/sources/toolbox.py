@@ -104,6 +104,10 @@ class Toolbox:
     def __contains__(self, name: object) -> bool:
         return name in self._tools or name in (self.elsewhere or ())
 
+    def has_here(self, name: str) -> bool:
+        """Tell whether this process can make calls of the tool."""
+        return name in self._tools
+
     def __getitem__(self, name: str) -> ToolDeclaration:
         """Raises:
         UnknownTool: there is none of this name here; says which one may be meant.

@@ -130,9 +130,10 @@ class Capabilities:
                 if variable
                 else MissingCapability("provider", agent.provider)
             )
+        has = self.tools.__contains__ if asks_model else self.tools.has_here
         for name in agent.tools if asks_model else (lease.answers.name,):
             # What the model made up is not lacked: it is told so. An agent needs no tool.
-            if name not in self.tools and name in agent.tools and name not in agent.subagents:
+            if not has(name) and name in agent.tools and name not in agent.subagents:
                 return MissingCapability("tool", name)
         return None
 

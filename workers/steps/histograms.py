@@ -20,7 +20,7 @@ from palaver.telemetry.exposition import Times, expose
 from palaver.telemetry.metrics import METRICS, OTHER, Metric, StepOutcome, StopCause
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import count_exceeded, limit_of
-from palaver.vocabulary.step_kinds import StepKind
+from palaver.vocabulary.step_kinds import MODEL, StepKind
 
 from .active_step import ActiveStep
 
@@ -46,8 +46,8 @@ Series = tuple[str, tuple[str, ...]]
 class Histograms:
     """Made before children are. Each of them, and the process itself, writes at a place of its own."""
 
-    def __init__(self, kind: StepKind, places: int = 1) -> None:
-        """Make those of a worker that does steps of this kind, in so many children if it has some; in none if none
+    def __init__(self, *kinds: StepKind, places: int = 1) -> None:
+        """Make those of a worker that does steps of these kinds, in so many children if it has some; in none if none
         asks it."""
         self._place = 0
         self._places = places
@@ -55,9 +55,10 @@ class Histograms:
         """A row has a number for each bucket, one behind the last, and the sum."""
         # What a child adds here its parent does not see: it has to be here before. Of its loss no worker tells itself.
         known = [(metric.name, labels) for metric in _OWN for labels in metric.always]
-        known += [(_STEP.name, (kind.name, outcome)) for outcome in get_args(StepOutcome) if outcome != "lost"]
+        outcomes = [outcome for outcome in get_args(StepOutcome) if outcome != "lost"]
+        known += [(_STEP.name, (kind.name, outcome)) for kind in kinds for outcome in outcomes]
         self._rows: dict[Series, int] = {series: row for row, series in enumerate(known)}
-        self._most = len(known) + (0 if kind.isolated else _MODEL_ROWS * (limit_of("metric_models") + 1))
+        self._most = len(known) + (_MODEL_ROWS * (limit_of("metric_models") + 1) if MODEL in kinds else 0)
         self._cells = memoryview(mmap.mmap(-1, max(1, places) * self._most * self._width * _BYTES)).cast("d")
         self._models: set[tuple[str, str]] = set()
         self._longest: dict[tuple[int, StopCause], float] = {}

@@ -13,6 +13,7 @@ from palaver.steps.verdicts import GiveUp, HandBack, Verdict
 from palaver.telemetry.outage_log import outage_reason
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.step_kinds import StepKind
 
 from .conversations import CachedConversation
 from .runtime import Runtime, is_store_outage
@@ -32,9 +33,15 @@ class NotSettled(Exception):
 
 
 async def claim(
-    runtime: Runtime, run_id: str, conversation_id: str, step: str, known: CachedConversation | None
+    runtime: Runtime,
+    kind: StepKind,
+    run_id: str,
+    conversation_id: str,
+    step: str,
+    known: CachedConversation | None,
 ) -> Lease | Stray:
-    """Claim a step, with the messages that the cached conversation ``known`` does not have yet.
+    """Claim a step that was delivered to workers of this kind, with the messages that the cached conversation ``known``
+    does not have yet.
 
     If the answer is lost, the claim is repeated for half a lease: the answer may have been a lease, and only this
     worker knows that the work has not begun. If what is known was made for another model and cannot be told this one,
@@ -49,7 +56,7 @@ async def claim(
                     run_id,
                     conversation_id,
                     step,
-                    queues=runtime.queues,
+                    queues=runtime.queues_of(kind),
                     worker=runtime.worker_id,
                     nonce=nonce,
                     known=None if call_of(step) else known.position if known else 0,

@@ -37,6 +37,8 @@ class StepTask(Task):  # type: ignore[misc]  # Celery is untyped
 
 
 _handlers: Final[dict[StepKind, StepHandler]] = {}
+_OF_TASKS: Final = {kind.task: kind for kind in KINDS}
+"""Each kind with a task of its own, by the name of that."""
 
 
 def step(kind: StepKind, *, retry: RetryPolicy) -> Callable[[Function], Function]:
@@ -76,7 +78,7 @@ def step(kind: StepKind, *, retry: RetryPolicy) -> Callable[[Function], Function
 
 async def attempt_step(task: StepTask, run_id: str, conversation_id: str, step: str, number: int) -> str:
     """Make one attempt of a step: what each task does."""
-    return await make_attempt(handler_of, task.runtime, run_id, conversation_id, step)
+    return await make_attempt(handler_of, task.runtime, _OF_TASKS[task.name], run_id, conversation_id, step)
 
 
 def handler_of(kind: StepKind) -> StepHandler:

@@ -22,7 +22,7 @@ from palaver.store.fleet.fleet import WorkerReport
 from palaver.telemetry.outage_log import OutageLog
 from palaver.tools import ToolSet
 from palaver.vocabulary.ids import call_of
-from palaver.vocabulary.step_kinds import StepKind
+from palaver.vocabulary.step_kinds import TOOL, StepKind, kind_of
 
 from ..models.model_terms import ModelTerms
 from ..models.provider_limiter import ProviderLimiter
@@ -64,11 +64,10 @@ class Runtime:
         settings: Settings,
         histograms: Histograms,
         *,
-        kind: StepKind,
+        queues: Sequence[str],
         node: str,
         capacity: int,
         capabilities: Capabilities,
-        queues: Sequence[str] = (),
         model: LateModelPort | None = None,
         alone: bool = False,
         refused: Callable[[], tuple[str, ...]] = tuple,
@@ -77,9 +76,11 @@ class Runtime:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
         self._processes = named_processes(os.getpid(), *([os.getppid()] if alone else []))
-        self.kind = kind
-        self.queues = tuple(queues) or (kind.queue,)
-        """The queues that it takes from: that of its kind, unless it is for some of tools."""
+        self.queues = tuple(queues)
+        """The queues that it takes from."""
+        self.kinds = frozenset(map(kind_of, queues))
+        """The kinds of the steps there."""
+        self._queues_of = {kind: tuple(queue for queue in queues if kind_of(queue) is kind) for kind in self.kinds}
         self.capacity = capacity
         self.capabilities = capabilities
         self.alone = alone
@@ -98,7 +99,7 @@ class Runtime:
         if self.tools.elsewhere is not None:
             capabilities.declared = DeclaredTools(self.store, self.tools, self.tools.elsewhere, self._tools_in_use)
         self._versions = (
-            ToolVersions(self.store, self.tools, self.queues, settings.heartbeat) if kind.isolated else None
+            ToolVersions(self.store, self.tools, self.queues, settings.heartbeat) if TOOL in self.kinds else None
         )
         self.limiter = ProviderLimiter(
             self.store,
@@ -106,7 +107,7 @@ class Runtime:
             self.publish,
             settings.heartbeat,
             names=capabilities.provider_names,
-            services={} if not kind.isolated else services_of(self.tools.services),
+            services=services_of(self.tools.services) if TOOL in self.kinds else {},
         )
         self.conversations = ConversationCache(capacity)
         self.secrets = SecretCache(self.store.vault)
@@ -143,6 +144,10 @@ class Runtime:
             await self._own_servers.close()
         if self.model is not None:
             await self.model.close()
+
+    def queues_of(self, kind: StepKind) -> tuple[str, ...]:
+        """The queues of a kind that it takes from."""
+        return self._queues_of[kind]
 
     @contextlib.contextmanager
     def working_on(self, run_id: str, step: str) -> Iterator[ActiveStep]:
@@ -206,7 +211,7 @@ class Runtime:
 
     async def with_another_version(self, lease: Lease) -> Postpone | None:
         """Gives a call up for a worker whose version of the tool is that of the call, if it is not that of this one."""
-        return None if self._versions is None else await self._versions.elsewhere(lease)
+        return await self._versions.elsewhere(lease) if self._versions is not None and lease.kind is TOOL else None
 
     async def with_another_key(self, lease: Lease) -> Postpone | None:
         """Gives a step up for a worker whose key its provider may take, if it refuses the one of this worker."""

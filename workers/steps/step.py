@@ -31,6 +31,7 @@ from palaver.steps.verdicts import (
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.step_kinds import StepKind
 
 from .active_step import ActiveStep, InterruptReason
 from .attempt import Attempt, Function, HandlerOf, StepHandler
@@ -46,8 +47,10 @@ class StepFailed(Exception):
     """Flower shows this as a FAILURE or a RETRY, with the error's class, code and sentence and never with content."""
 
 
-async def make_attempt(handler_of: HandlerOf, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
-    """Make one attempt of a step: the body of every Celery task.
+async def make_attempt(
+    handler_of: HandlerOf, runtime: Runtime, kind: StepKind, run_id: str, conversation_id: str, name: str
+) -> str:
+    """Make one attempt of a step: the body of every Celery task. ``kind`` is that of the task.
 
     Returns a short text for the operator. Raises ``celery.exceptions.Retry`` for a step that will be retried (Celery
     publishes nothing: the due index keeps the delay) and ``StepFailed`` for one that ended its run.
@@ -58,7 +61,7 @@ async def make_attempt(handler_of: HandlerOf, runtime: Runtime, run_id: str, con
             lease: Lease | Stray | None = active.lease
             if lease is None:
                 failpoint("step.delivered")
-                lease = await claim(runtime, run_id, conversation_id, name, known)
+                lease = await claim(runtime, kind, run_id, conversation_id, name, known)
             else:
                 failpoint("step.followed")
             if isinstance(lease, Stray):

@@ -24,7 +24,7 @@ from palaver.store.redis.connection import (
 )
 from palaver.store.redis.visits import ask_each, is_away, tell_each
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.step_kinds import MODEL, kind_of
+from palaver.vocabulary.step_kinds import MODEL, TOOL, kind_of
 
 KNOWN_FOR: Final = limit_of("no_worker")
 """Seconds for which a tool or a provider is known that no worker has any more: a restart of all of them loses none.
@@ -233,7 +233,7 @@ class Fleet:
                 worker_id,
                 int(connection),
                 now + int(lease_ms),
-                any(kind_of(queue).isolated for queue in queues.decode().split()),
+                all(kind_of(queue) is TOOL for queue in queues.decode().split()),
                 (processes or b"").decode(),
             )
             for worker_id, ((server, connection, lease_ms, queues, processes),) in reports
