@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
-
-from palaver.secrets.redaction import passwords_of, redact, register_secrets
-from palaver.telemetry import logs
 
 EX_USAGE: Final = 2
 """An option that there is not; also what Celery and argparse exit with."""
@@ -24,6 +20,11 @@ _INTERRUPTED: Final = 130
 
 def refuse(sentence: str, status: int) -> NoReturn:
     """End this process with a sentence, without the secrets in it."""
+    # Not above, as in `presentable`: a process that ends takes its time, and one that begins does without.
+    import logging
+
+    from palaver.telemetry import logs
+
     # Celery has its log in the place of sys.stderr.
     print(logs.sentence(presentable(sentence), logging.CRITICAL), file=sys.__stderr__, flush=True)
     raise SystemExit(status)
@@ -45,6 +46,8 @@ def refusing() -> Iterator[None]:
 def presentable(text: str) -> str:
     """Return ``text`` as a process that ends may show it: without its secrets, and without the passwords in addresses
     that its environment has for tools. An exception of an import may repeat any of them."""
+    from palaver.secrets.redaction import passwords_of, redact, register_secrets
+
     register_secrets(password for value in os.environ.values() for password in passwords_of(value))
     return redact(text)
 

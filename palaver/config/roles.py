@@ -14,11 +14,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 from palaver.config.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse, refusing
-from palaver.telemetry import logs
 
 ROLES: Final[Mapping[str, str]] = {
     "api": "Serve the HTTP API.",
@@ -64,12 +63,14 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
     Raises SystemExit, with a sentence on standard error, if the program could not do its work: status 2 for a flag
     that Flower does not know, 69 if a port is taken, 78 for what is not installed or not set.
     """
-    if "--help" not in arguments:
-        logs.serve_json()
+    if "--help" not in arguments and os.environ.get("PALAVER_LOG_FORMAT") == "json":
+        from palaver.telemetry.logs import serve_json
+
+        serve_json()
     require_server(f"palaver {role}")
     if role == "tools" and arguments[:1] == ["check"]:
         become_program("tool_sources", arguments[1:])
-    if role in ("worker", "tools"):
+    if role in ("worker", "tools") and arguments:
         from palaver.config.worker_options import check_options
 
         check_options(role, arguments)
@@ -250,7 +251,9 @@ def _unreachable(url: str) -> str | None:
     silent: list[str] = []
     for place in _places(url):
         try:
-            socket.create_connection(place, timeout=5).close()
+            # In bytes: for letters beyond ASCII Python loads a table of all of Unicode, needed or not.
+            host: Any = place[0].encode() if place[0].isascii() else place[0]
+            socket.create_connection((host, place[1]), timeout=5).close()
         except OSError as error:
             silent.append(f"{place[0]}:{place[1]} ({error.strerror or error})")
         else:
@@ -259,4 +262,6 @@ def _unreachable(url: str) -> str | None:
 
 
 def _say(sentence: str) -> None:
+    from palaver.telemetry import logs
+
     print(logs.sentence(sentence), file=sys.stderr, flush=True)

@@ -21,6 +21,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
 import features.stack.up, features.stack.plan
 features.stack.up.model_to_try(None)
 features.stack.plan._provider()""",
+    "role": "import palaver.cli",
     "api": "import api.serving",
     "worker asking": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nworkers.models.late_port._load()",
     "flower": "import workers.__main__, flower.command, workers.broker.celery_app",
@@ -43,6 +44,7 @@ _OF_THE_API: Final = {
 _OF_SERVERS: Final = {*_OF_TERMINALS, *_UNASKED, "flower", "opentelemetry", "rich", "tornado"}
 NEEDLESS: Final[Mapping[str, set[str]]] = {
     "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"},
+    "role": {*_OF_TERMINALS, *_UNASKED, "argparse", "html", "logging", "pydantic", "redis"},
     "api": {*_OF_SERVERS, "aiohttp", "celery", "fastapi", "httpx", "workers"},
     "worker": {*_OF_SERVERS, *_OF_THE_API, "aiohttp", "api", "httpx", "pygments"},
     "asking": {*_OF_SERVERS, *_OF_THE_API, "api", "pygments"},
