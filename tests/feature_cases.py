@@ -3,7 +3,10 @@ out at will.
 
 - ``async def endow(store, tag, words)`` has a tenant have something of each of its kinds of keys, and ``ENDOWED`` says
   how many things of its kind these are. Its kinds are in the docstrings of its modules ``…_keys.py``.
-- ``async def check_key(redis, name, ttl)`` asserts the invariants of a key with its hash tag.
+  ``prepare`` does so before its runs, and ``async def take_note(store, tag)`` amid them.
+- ``async def check_key(redis, name, ttl)`` asserts the invariants of a key with its hash tag, and
+  ``check_shard(shard)`` those of what a shard has.
+- ``async def counted(store)`` has what it counted of runs, which `tests/checkers/sums.py` compares with what they were.
 - ``SCRIPTS`` has a `tests.cost.cases.Case` for each of its scripts, ``REQUESTS`` a `tests.cost.requests.Case` for each
   of its routes.
 - ``NO_PART`` has its routes that give no part in a run, each with the reason (`tests/unit/test_ways_to_ask.py`).

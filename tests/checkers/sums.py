@@ -8,9 +8,6 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from features.statistics.statistics import Statistics
-from features.statistics.tallies import MODEL_COLUMNS
-from features.statistics.windows import WINDOWS
 from palaver.schemas.models import Run
 from palaver.store import Store
 from palaver.store.reading.usage_ledger import today
@@ -18,13 +15,13 @@ from palaver.telemetry.exposition import Samples, Times
 from palaver.telemetry.metrics import counted as by_scripts
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.checkers.evidence import History
+from tests.feature_cases import brought_to_tests
 
 Sums = Mapping[str, Counter[tuple[str, ...]]]
 """Each counter, by the values of its labels."""
 
 
 LEDGER: Final = "the ledger of usage"
-STATISTICS: Final = "statistics"
 
 
 async def counted(store: Store) -> Sums:
@@ -33,14 +30,8 @@ async def counted(store: Store) -> Sums:
     async for _, used in store.usage.read(today() - timedelta(days=1), today() + timedelta(days=1), [""]):
         for numbers in used.values():
             ledger.update({(column,): number for column, number in numbers.items()})
-    told, spans = Counter[tuple[str, ...]](), (await store.part(Statistics).read(WINDOWS["week"]))[1].values()
-    for tally in spans:
-        told.update({("run", name): number for name, number in tally.runs.items()})
-        told.update({("step", *name.split(" ")): number for name, number in tally.steps.items()})
-        told.update({("error", name): number for name, number in tally.step_errors.items()})
-        told["leases",] += tally.steps.total()
-        told.update({(name,): sum(used[name] for used in tally.models.values()) for name in MODEL_COLUMNS})
-    return {**sums_of(await store.measuring.read(())), LEDGER: ledger, STATISTICS: told}
+    told = {name: await of(store) for name, of in brought_to_tests("counted").items()}
+    return {**sums_of(await store.measuring.read(())), LEDGER: ledger, **told}
 
 
 def sums_of(samples: Samples) -> Sums:
@@ -100,7 +91,8 @@ def check_sums(counts: Sums, histories: Iterable[History]) -> None:
         },
     }
     told |= {
-        f"statistics: {what}": (counts[STATISTICS][labels], truth)
+        f"{brought}: {what}": (counts[brought][labels], truth)
+        for brought in counts.keys() & brought_to_tests("counted").keys()
         for what, labels, truth in (
             ("runs that were submitted", ("run", "submitted"), len(runs)),
             *((f"runs that are {status}", ("run", status), number) for status, number in _by_status(runs).items()),

@@ -6,11 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
-from features.statistics.statistics import Statistics
-from features.webhooks.contract import AttemptOutcome
-from features.webhooks.deliveries import Deliveries
-from features.webhooks.delivery_records import RecordedAttempt
-from features.webhooks.webhooks import Webhooks
 from palaver.feature import hash_tags
 from palaver.schemas.actions import ActionType
 from palaver.schemas.conversation import NewConversation
@@ -20,7 +15,7 @@ from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.redis import access_keys, agent_keys, fleet_keys, keys, provider_keys, told_keys
-from palaver.store.redis.reach import EVERYTHING, Reach, within
+from palaver.store.redis.reach import Reach, within
 from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
@@ -97,7 +92,8 @@ def pattern_of(kind: str, tag: str) -> re.Pattern[str]:
 async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
     """Let a tenant have something of each kind that a tenant can have, with some of it under way."""
     words = f"words-of-{tenant.name}"
-    await store.part(Webhooks).create(tenant.tag, "https://example.org/hook", description=words)
+    for prepare in brought_to_tests("prepare").values():
+        await prepare(store, tenant.tag, words)
     reach, agent = Reach(tenant.tag), AGENT.model_copy(update={"instructions": words})
     with within(reach):
         ended = await driver.submit(words, agent=agent, idempotency_key=f"key-of-{tenant.name}", tags=(words,))
@@ -120,9 +116,9 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         await driver.submit(words, conversation_id=held.conversation_id, on_conflict="enqueue")
         _, lacking = await driver.begin(input=words, agent=agent)
         await store.steps.settle(lacking, Postpone(2.0, "tool:look_up", WaitReason.NO_WORKER))
-        await _deliver_one(store, tenant.tag)
-        # What happened until now is added up, and what happens next is not yet.
-        await store.part(Statistics).fold()
+        # What happened until now, and not what happens next.
+        for take_note in brought_to_tests("take_note").values():
+            await take_note(store, tenant.tag)
         _, last = await driver.begin(input=words, agent=agent)
         await driver.finish(last)
         await _wait_for_caps(store, driver, tenant.tag)
@@ -136,16 +132,6 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         await store.audit.add(tenant.tag, "create_key", key=words, facts={"run": ended.run_id})
     # A sweeper sees what is of any tenant.
     await store.due.attend(OWN, attended=False, ready_for=-60)
-
-
-async def _deliver_one(store: Store, tag: str) -> None:
-    """Take the events so far out of the outbox, and let one of the deliveries end."""
-    with within(EVERYTHING):
-        await store.part(Deliveries).take_events("00")
-        (webhook,) = await store.part(Webhooks).list(tag)
-        lease = await store.part(Deliveries).claim(webhook.id)
-        assert lease is not None
-        await store.part(Deliveries).settle(lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, ""))
 
 
 async def _wait_for_caps(store: Store, driver: StoreDriver, tag: str) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from features.statistics.tallies import JournalLine, SpanTally
 from palaver.store.redis import keys
 from tests.contract.families import used_by_itself
 
@@ -70,18 +69,18 @@ def check_counts(shard: Shard) -> None:
     ends = Counter(
         f"{run['status']} {run['stop_reason']} {orjson.loads(run.get('error', '{}')).get('class', '')}" for run in ended
     )
-    assert _of(counts, "runs_finished") == ends, "runs that have ended"
+    assert series_of(counts, "runs_finished") == ends, "runs that have ended"
     assert _times(counts, "run_duration_seconds") == len(ended), "how long runs took"
     cancelled = sum("cancel" in run for run in ended if run["stop_reason"] == "cancelled")
     assert _times(counts, "cancel_duration_seconds") == cancelled, "how long cancels took"
     used = Counter({name: sum(used_by_itself(shard, run_id, name) for run_id in shard.runs) for name in _USED})
     tokens = Counter[str]()
-    for series, number in _of(counts, "tokens").items():
+    for series, number in series_of(counts, "tokens").items():
         tokens[series.rpartition(" ")[2]] += number
     assert tokens["input"] + tokens["cache_read"] + tokens["cache_write"] == used["input_tokens"], "tokens of input"
     assert tokens["output"] + tokens["reasoning"] == used["output_tokens"], "tokens of output"
-    assert _of(counts, "model_calls").total() == used["model_calls"], "calls of models"
-    assert _of(counts, "cost_usd").total() == used["cost"], "costs"
+    assert series_of(counts, "model_calls").total() == used["model_calls"], "calls of models"
+    assert series_of(counts, "cost_usd").total() == used["cost"], "costs"
     assert {name: shard.usage[name] for name in _USED} == dict(used), "the ledger"
     unknown = shard.usage["spent"] - used["cost"]
     assert unknown == 0 or (unknown > 0 and shard.usage["unpriced_calls"]), "what was spent"
@@ -89,51 +88,7 @@ def check_counts(shard: Shard) -> None:
     _check_leases(shard)
 
 
-def check_statistics(shard: Shard) -> None:
-    """What the tallies of the longest window and the journal have is what was counted, each thing once; and what all
-    tenants but the default one have together is what they have."""
-    tallies = {owner: _whole(places) for owner, places in shard.statistics.items()}
-    together = tallies.pop(keys.OTHER_TENANTS, SpanTally())
-    if not shard.erased:
-        owned = SpanTally()
-        for tally in (tally for owner, tally in tallies.items() if owner):
-            owned.merge(tally)
-        assert vars(owned) == vars(together), "tallies of tenants, and of all of them"
-    total = together
-    total.merge(tallies.get("", SpanTally()))
-    for line in shard.journal:
-        total.add(JournalLine.of(line.encode()).words)
-    counts, ends, failures = shard.counts, Counter[str](), Counter[str]()
-    for series, number in _of(counts, "runs_finished").items():
-        ends[series.partition(" ")[0]] += number
-        failures[series.rpartition(" ")[2]] += number
-    assert total.runs == +Counter({**ends, "submitted": counts.get("runs_submitted", 0)}), "statistics of runs"
-    assert total.run_errors == Counter({name: number for name, number in failures.items() if name}), "errors of runs"
-    assert total.steps == _of(counts, "steps"), "statistics of leases"
-    assert total.waited.total() <= total.steps.total(), "times of queueing"
-    errors = _by_last(_of(counts, "step_failures")) + _by_last(_of(counts, "retries"))
-    lost = sum(number for series, number in total.steps.items() if series.endswith(" lost"))
-    assert total.step_errors == errors + Counter(worker_lost=lost), "errors of steps"
-    used = Counter[str]()
-    for numbers in total.models.values():
-        used.update(numbers)
-    tokens = _by_last(_of(counts, "tokens"))
-    assert used["calls"] == _of(counts, "model_calls").total(), "calls of models"
-    assert used["input_tokens"] == tokens["input"] + tokens["cache_read"] + tokens["cache_write"], "tokens that went in"
-    assert used["output_tokens"] == tokens["output"] + tokens["reasoning"], "tokens that came out"
-    assert used["cost"] == _of(counts, "cost_usd").total(), "money"
-
-
-def _whole(places: dict[str, str]) -> SpanTally:
-    """All that the tallies of the longest window have."""
-    whole = SpanTally()
-    for place, text in places.items():
-        if place.startswith("week:"):
-            whole.merge(SpanTally.of_json(text.encode())[1])
-    return whole
-
-
-def _by_last(numbers: Counter[str]) -> Counter[str]:
+def by_last(numbers: Counter[str]) -> Counter[str]:
     """Summed up by the last label."""
     found = Counter[str]()
     for series, number in numbers.items():
@@ -151,14 +106,14 @@ def _check_leases(shard: Shard) -> None:
         seen.update(event["type"] for event in feed)
     leased = sum(step["state"] == "leased" for steps in shard.steps.values() for step in steps.values())
     outcomes = Counter[str]()
-    for series, number in _of(shard.counts, "steps").items():
+    for series, number in series_of(shard.counts, "steps").items():
         outcomes[series.partition(" ")[2]] += number
     assert seen["step.started"] == outcomes.total() + leased, f"leases: {outcomes}, and {leased} go on"
-    assert seen["run.retrying"] == outcomes["retried"] == _of(shard.counts, "retries").total(), "retries"
-    assert outcomes["failed"] == _of(shard.counts, "step_failures").total(), "failures"
+    assert seen["run.retrying"] == outcomes["retried"] == series_of(shard.counts, "retries").total(), "retries"
+    assert outcomes["failed"] == series_of(shard.counts, "step_failures").total(), "failures"
 
 
-def _of(counts: dict[str, int], name: str) -> Counter[str]:
+def series_of(counts: dict[str, int], name: str) -> Counter[str]:
     """The series of a metric, by the values of its labels."""
     return Counter(
         {series.removeprefix(f"{name} "): number for series, number in counts.items() if series.startswith(f"{name} ")}
@@ -166,4 +121,4 @@ def _of(counts: dict[str, int], name: str) -> Counter[str]:
 
 
 def _times(counts: dict[str, int], name: str) -> int:
-    return sum(number for series, number in _of(counts, name).items() if series.rpartition(" ")[2] != "sum")
+    return sum(number for series, number in series_of(counts, name).items() if series.rpartition(" ")[2] != "sum")

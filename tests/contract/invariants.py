@@ -19,7 +19,7 @@ from palaver.store.reading.records import USAGE_FIELDS
 from palaver.store.redis import access_keys, fleet_keys, keys
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
 from tests.checkers.events import DURABLE, declared
-from tests.contract.counts import check_caps, check_counts, check_statistics, check_waiting
+from tests.contract.counts import check_caps, check_counts, check_waiting
 from tests.contract.families import check_families
 from tests.contract.turns import check_turns
 from tests.feature_cases import brought_to_tests
@@ -107,7 +107,8 @@ async def check_whole(redis: Any, *, max_losses: int = 3) -> None:
         check_waiting(shard)
         check_caps(shard)
         check_counts(shard)
-        check_statistics(shard)
+        for check_shard in brought_to_tests("check_shard").values():
+            check_shard(shard)
         check_turns(shard)
 
 

@@ -1,65 +1,46 @@
-"""What each dialect makes of a run's events, by both roads: events in batches, and deltas written straight to a client.
+"""What a dialect makes of a run's events, by both roads: events in batches, and deltas written straight to a client.
 
 All of it goes through the response that a client is answered with, so that what is recorded is what comes out of the
-socket, whatever is behind.
+socket, whatever is behind. A folder `recorded` has what `compare` compares with: in `digests.json` a digest for each
+shape, wire and road, and in `*.txt` one run on each wire, to be read. With REWRITE_PAGES=1 in the environment they are
+written anew: what has changed is then to be said by name.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
-import re
+import hashlib
+import os
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest import mock
-from uuid import UUID
 from weakref import ref
 
 import orjson
-from rich.console import Console
 from starlette.responses import Response
 from starlette.types import Message, Scope
 
 from api.http.client_connection import CONNECTION
-from api.kit.streams import Outlet
-from api.native.frames import frame
-from features.ag_ui.following import stream_of as ag_ui_stream
-from features.ag_ui.wire import RunAgentInput
-from features.ai_sdk.following import stream_of as ai_sdk_stream
-from features.openai.chat_stream import ChatStream
-from features.openai.ids import ResponseId
-from features.openai.streaming import ResponseEvents
-from features.openai.wire import ChatCreate
-from features.openhands.events import Writer
-from features.openhands.state import Generation
 from palaver import operations
-from palaver.cli.transcript import Transcript
-from palaver.errors import Refused
-from palaver.events import DELTAS, ON_REQUEST, EventKind, read_event
+from palaver.events import DELTAS, ON_REQUEST, EventKind
 from palaver.operations import EventSlice, LogEntry, StoredEvent
 from palaver.schemas.actions import Approvals
 from palaver.schemas.models import AgentSpec, Run
 from palaver.store.reading.events import joined
-from tests.unit.run_shapes import AT, CONVERSATION, PICK, RUN
+from tests.unit.run_shapes import AT, CONVERSATION, PICK, RUN, SEEDS, ShapedRun
 
 AGENT: Final = AgentSpec(
     model="fake/echo", tools=("calculator", "send"), client_tools=(PICK,), approvals=Approvals(require=("send",))
 )
-WIRES: Final = ("native", "ai_sdk", "ag_ui", "responses", "chat")
-"""Those that deltas are written straight to."""
 PassOn = Callable[[StoredEvent], bool]
 _DURABLE: Final = frozenset(kind for kind in EventKind if kind.durable)
-_CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
-_BODY: Final = RunAgentInput.model_validate(
-    {"threadId": "thread-1", "runId": "run-1", "messages": [{"id": "u1", "role": "user", "content": "hello"}]}
-)
-_CHAT: Final = ChatCreate.model_validate(
-    {"model": "fake/echo", "messages": [{"role": "user", "content": "hello"}], "stream": True}
-)
-_CALLER: Final[Any] = SimpleNamespace(scopes=None)
+_SHOWN: Final = ("approvals", 0)
+"""The run that can be read."""
 
 
 class Socket:
@@ -173,61 +154,47 @@ def run_of(events: Sequence[StoredEvent], known: int) -> Run:
     return Run.model_validate({**about, "last_event_id": known, **(facts if over else {"status": "running"})})
 
 
-def _backend() -> Any:
+def backend() -> Any:
+    """Return as much of a backend as streams ask for."""
     return SimpleNamespace(closing=asyncio.Event())
 
 
-async def _ai_sdk(source: Replayed, answers: frozenset[str]) -> bytes:
-    return await source.heard(ai_sdk_stream(_backend(), run_of(source.events, source.known), answers))
+class Recorder:
+    """The streams of a run by wire and road, those of one kind behind each other. A client comes back at two places,
+    and with ``everywhere`` at each event."""
 
+    def __init__(self, events: Sequence[StoredEvent], *, everywhere: bool) -> None:
+        self.events = events
+        self.found: dict[str, bytes] = {}
+        last = len(events)
+        self.places = list(range(1, last + 1, 1 if everywhere else max(1, last // 2)))
+        self.roads = {
+            "replay": Replayed(events, last),
+            "live": Replayed(events, 1),
+            "apart": Replayed(events, 1, apart=True),
+            "joined": Replayed(joined(events), last),
+        }
 
-async def _ag_ui(source: Replayed, answers: frozenset[str], *, again: bool = False) -> bytes:
-    run = run_of(source.events, source.known)
-    return await source.heard(await ag_ui_stream(_backend(), _CALLER, _BODY, run, answers=answers, again=again))
+    async def record(self, name: str, source: Replayed, stream: Callable[[Replayed], Awaitable[bytes]]) -> None:
+        """Add what a stream of this source brings."""
+        with source.in_place():
+            self.found[name] = self.found.get(name, b"") + await stream(source)
 
+    async def record_roads(self, wire: str, stream: Callable[[Replayed], Awaitable[bytes]]) -> None:
+        """Add what it brings by each road."""
+        for road, source in self.roads.items():
+            await self.record(f"{wire} {road}", source, stream)
 
-async def _response(source: Replayed, part: int, behind: int | None = None) -> bytes:
-    response = ResponseEvents(_backend(), ResponseId(RUN, part), run_of(source.events, source.known))
-    if behind is not None:
-        try:
-            await response.go_behind(behind)
-        except Refused as refused:
-            return f"{refused.code} {refused}\n".encode()
-    return await source.heard(response)
-
-
-async def _chat(source: Replayed) -> bytes:
-    run = run_of(source.events, source.known)
-    return await source.heard(ChatStream(_backend(), _CALLER, run, _CHAT, keeps=True, headers={}))
-
-
-async def _native(source: Replayed) -> bytes:
-    outlet, heard = Outlet(frame), Socket()
-    outlet.connection = heard  # type: ignore[assignment]
-    async for events in source.follow(None, RUN, include="reasoning", pass_on=outlet.pass_on):
-        heard.heard += map(frame, events)
-    return b"".join(heard.heard)
-
-
-def _openhands(events: Sequence[StoredEvent]) -> bytes:
-    shown: list[dict[str, Any]] = []
-    for generation in Generation:
-        writer = Writer(UUID(int=1), generation, {PICK.name: PICK})
-        for event in events:
-            if event.type in DELTAS:
-                # Its id is another one each time.
-                shown.append({**writer.delta(event), "id": ""})
-            shown += [each for entry in log_of([event]) for each in writer.of(entry)]
-    return b"".join(orjson.dumps(each, option=orjson.OPT_APPEND_NEWLINE) for each in shown)
-
-
-def _transcript(events: Sequence[StoredEvent]) -> bytes:
-    written = io.StringIO()
-    told = Transcript(Console(file=written, width=200, no_color=True), show_input=True)
-    for event in events:
-        told.show(read_event(event.to_json()))
-        written.write(f"\x00{told.doing}\n")
-    return _CLOCK.sub("00:00:00", written.getvalue()).encode()
+    async def record_answered(self, wire: str, stream: Callable[..., Awaitable[bytes]]) -> None:
+        """Add what it brings to a client that has answered an action: when that is seen, and in the end."""
+        settled = places_of(self.events, (EventKind.ACTION_RESOLVED, EventKind.CHILD_ACTION_RESOLVED))
+        for kind in (EventKind.ACTION_REQUIRED, EventKind.CHILD_ACTION_REQUIRED):
+            for event in (each for each in self.events if each.type == kind):
+                answers = frozenset({event.data["action"]["id"]})
+                for known in (len(self.events), *settled):
+                    await self.record(
+                        f"{wire} answered", Replayed(self.events, known), partial(stream, answers=answers)
+                    )
 
 
 def places_of(events: Sequence[StoredEvent], kinds: Sequence[EventKind]) -> list[int]:
@@ -235,47 +202,35 @@ def places_of(events: Sequence[StoredEvent], kinds: Sequence[EventKind]) -> list
     return [event.seq for event in events if event.type in kinds]
 
 
-async def streams_of(events: Sequence[StoredEvent], *, everywhere: bool) -> dict[str, bytes]:
-    """All streams of a run by dialect and road, those of one kind behind each other. A client comes back at two
-    places, and with ``everywhere`` at each event."""
-    last = len(events)
-    step = 1 if everywhere else max(1, last // 2)
-    places = list(range(1, last + 1, step))
-    parts = 1 + len(places_of(events, (EventKind.RUN_REQUIRES_ACTION,)))
-    answers = [
-        frozenset({action["id"]})
-        for action in (e.data["action"] for e in events if e.type == EventKind.ACTION_REQUIRED)
-    ] + [frozenset({e.data["action"]["id"]}) for e in events if e.type == EventKind.CHILD_ACTION_REQUIRED]
-    found: dict[str, bytes] = {}
+async def compare(
+    folder: Path, shape: str, record: Callable[[Recorder], Awaitable[None]], wires: Sequence[str]
+) -> None:
+    """Assert that the streams of all runs of a shape are those that the folder has. Deltas are written straight to
+    clients of these wires: both roads lead to the same there."""
+    digests: dict[str, Any] = defaultdict(hashlib.sha256)
+    for seed in range(SEEDS):
+        recorder = Recorder(ShapedRun(shape, seed).events, everywhere=seed == 0)
+        await record(recorder)
+        streams = recorder.found
+        for wire in wires:
+            assert streams.pop(f"{wire} apart") == streams[f"{wire} live"], "both roads lead to the same"
+        for name, stream in streams.items():
+            digests[name].update(stream)
+            if (shape, seed) == _SHOWN and " " not in name.replace(" live", ""):
+                _compare_text(folder / f"{name.removesuffix(' live')}.txt", stream.replace(b"\0", b"# "))
+    found = {name: digest.hexdigest()[:16] for name, digest in sorted(digests.items())}
+    file = folder / "digests.json"
+    known = orjson.loads(file.read_bytes()) if file.exists() else {}
+    if os.environ.get("REWRITE_PAGES"):
+        option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+        file.write_bytes(orjson.dumps({**known, shape: found}, option=option))
+        return
+    differ = [name for name in found.keys() | known[shape].keys() if found.get(name) != known[shape].get(name)]
+    assert sorted(differ) == [], "if it is to be this: REWRITE_PAGES=1"
 
-    async def record(name: str, source: Replayed, stream: Callable[[Replayed], Awaitable[bytes]]) -> None:
-        with source.in_place():
-            found[name] = found.get(name, b"") + await stream(source)
 
-    none = frozenset[str]()
-    roads = {
-        "replay": Replayed(events, last),
-        "live": Replayed(events, 1),
-        "apart": Replayed(events, 1, apart=True),
-        "joined": Replayed(joined(events), last),
-    }
-    for road, source in roads.items():
-        await record(f"ai_sdk {road}", source, partial(_ai_sdk, answers=none))
-        await record(f"ag_ui {road}", source, partial(_ag_ui, answers=none))
-        await record(f"chat {road}", source, _chat)
-        await record(f"native {road}", source, _native)
-        for part in range(parts):
-            await record(f"responses {road}", source, partial(_response, part=part))
-    for place in places:
-        await record("ai_sdk again", Replayed(events, place), partial(_ai_sdk, answers=none))
-        await record("ag_ui again", Replayed(events, place), partial(_ag_ui, answers=none, again=True))
-        await record("chat again", Replayed(events, place), _chat)
-        for behind in (place * 1000, place * 1000 + 3):
-            await record("responses again", Replayed(events, last), partial(_response, part=0, behind=behind))
-    for answered in answers:
-        for known in (last, *places_of(events, (EventKind.ACTION_RESOLVED, EventKind.CHILD_ACTION_RESOLVED))):
-            await record("ai_sdk answered", Replayed(events, known), partial(_ai_sdk, answers=answered))
-            await record("ag_ui answered", Replayed(events, known), partial(_ag_ui, answers=answered))
-    found["openhands"] = _openhands(events)
-    found["transcript"] = _transcript(events)
-    return found
+def _compare_text(file: Path, stream: bytes) -> None:
+    if os.environ.get("REWRITE_PAGES"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(stream)
+    assert file.read_bytes() == stream, "if it is to be this: REWRITE_PAGES=1"

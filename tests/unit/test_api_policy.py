@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from features.openhands.tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
-from features.openhands.tests.unit.test_openhands_agents import LLM
 from palaver.config.settings import Settings
 from palaver.steps.retry import RetryPolicy
 from palaver.tools import tool
@@ -284,35 +282,6 @@ async def test_condensing_and_a_question_beside_keep_the_rules() -> None:
         async with _with_rules(before, {"r": {**REFUND, "budget": {"tokens": 1000}}}) as api:
             condensing = (await api.client.post(f"{path}/condense")).json()
             assert condensing["budget"]["tokens"] == 1000
-
-
-async def test_openhands_confirmation_policy_waives_nothing() -> None:
-    llm = {**LLM, "base_url": None}
-    agent = {**OPENHANDS_AGENT, "llm": llm, "tools": [{"name": "refund", "params": {}}], "include_default_tools": []}
-    never = {"kind": "NeverConfirm"}
-    async with world(rules={"r": {**REFUND, "max_steps": 50}}, tools=TOOLS) as api:
-        path = "/openhands/api/conversations"
-        refused = await api.client.post(path, json={"agent": agent, "confirmation_policy": never})
-        assert refused.status_code == 403, refused.text
-        assert "the rule r demands" in refused.text
-        refused = await api.client.post(path, json={"agent": agent, "max_iterations": 500})
-        assert refused.status_code == 403, refused.text
-        begun = await api.client.post(path, json={"agent": agent})
-        assert begun.status_code == 201, begun.text
-        (listed,) = (await api.client.get("/v1/conversations")).json()["data"]
-        assert listed["agent"]["approvals"]["require"] == ["refund"]
-        assert listed["agent"]["max_steps"] == 50
-        here = f"{path}/{begun.json()['id']}"
-        refused = await api.client.post(f"{here}/confirmation_policy", json={"policy": never})
-        assert refused.status_code == 403, refused.text
-        analyzer = {"security_analyzer": {"kind": "LLMSecurityAnalyzer"}}
-        taken = await api.client.post(f"{here}/security_analyzer", json=analyzer)
-        assert taken.status_code == 200, taken.text
-        always = {"policy": {"kind": "AlwaysConfirm"}}
-        taken = await api.client.post(f"{here}/confirmation_policy", json=always)
-        assert taken.status_code == 200, taken.text
-        (listed,) = (await api.client.get("/v1/conversations")).json()["data"]
-        assert listed["agent"]["approvals"]["require"] == "always"
 
 
 OTHER: dict[str, Any] = {"approvals": {"require": ["refund"], "approver": "other"}}

@@ -7,8 +7,6 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
-from uuid import uuid4
 
 import orjson
 import pytest
@@ -27,8 +25,6 @@ from api.http.auth import bearer
 from api.http.sockets import CloseCodes
 from api.kit.dialects import Dialect
 from api.native import NATIVE
-from features.openhands import OPENHANDS, snapshot
-from features.openhands.tests.unit.test_openhands_api import begin
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
 from palaver.operations import Backend
@@ -126,9 +122,9 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(settings: Settings = SETTINGS) -> AsyncIterator[Served]:
+async def serving(settings: Settings = SETTINGS, *more: Dialect) -> AsyncIterator[Served]:
     gate = Gate(10, 10)
-    async with world(settings, dialects=(NATIVE, LIVE, OPENHANDS)) as api:
+    async with world(settings, dialects=(NATIVE, LIVE, *more)) as api:
         config = uvicorn.Config(
             api.app,
             lifespan="off",
@@ -384,33 +380,3 @@ async def test_a_socket_that_the_server_ends_before_its_route_answers_is_no_erro
         assert b" 500 " in await reader.read()
         writer.transport.abort()
     assert not [each for each in caplog.records if each.exc_info], caplog.text
-
-
-async def test_a_query_of_many_fields_brings_no_key() -> None:
-    query = "&".join(["a=b"] * 100)
-    async with serving(GUARDED) as served:
-        async with connect(f"{served.url}/openhands/sockets/events/{uuid4()}?{query}", proxy=None) as socket:
-            await socket.send("{}")
-            await asyncio.wait_for(socket.wait_closed(), PATIENCE)
-        assert socket.close_code == 4001
-
-
-async def test_sockets_that_come_at_once_are_no_more_than_may_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    may_look = asyncio.Event()
-
-    async def look(*about: Any) -> Any:
-        await may_look.wait()
-        return await snapshot.load_snapshot(*about)
-
-    monkeypatch.setattr("features.openhands.sockets.load_snapshot", look)
-    async with serving(Settings(redis_url="redis://fake/0", max_watchers=2)) as served:
-        url = f"{served.url}/openhands/sockets/events/{(await begin(served.api)).id}"
-        async with AsyncExitStack() as stack:
-            burst = [await stack.enter_async_context(connect(url, proxy=None)) for _ in range(3)]
-            await asyncio.wait_for(burst[2].wait_closed(), PATIENCE)
-            assert burst[2].close_code == 1013
-            may_look.set()
-            for socket in burst[:2]:
-                assert "full_state" in str(await asyncio.wait_for(socket.recv(), PATIENCE))
-            await aeventually(lambda: served.api.store.feeds.watching == 2)
-        await aeventually(lambda: served.api.store.feeds.watching == 0)

@@ -28,11 +28,13 @@ WITH_QUERY: Final = [
     for method, path, operation in ROUTES
     if any(each["in"] == "query" for each in operation["parameters"])
 ]
+SPOKEN: Final = {path.split("/")[1] for path in DOCUMENT}
+"""Beginnings of paths: of each dialect one at least."""
 
 
 def test_the_tables_have_the_routes_of_each_dialect() -> None:
     for routes in (WITH_BODY, WITH_QUERY):
-        assert {path.split("/")[1] for _, path, *_ in routes} >= {"v1", "openai", "openhands"}
+        assert {path.split("/")[1] for _, path, *_ in routes} >= {"v1", "openai", "openhands"} & SPOKEN
 
 
 @in_one_world(WITH_BODY, CLOSED)

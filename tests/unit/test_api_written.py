@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, cast
-from uuid import UUID
 
 import orjson
 import pytest
@@ -22,9 +21,6 @@ from api.edge.http11 import Http11
 from api.http.client_connection import ClientConnection, connection_of
 from api.kit.streams import EventStream, Frames, Outlet
 from api.native.frames import frame
-from features.openhands.events import Writer
-from features.openhands.shared_events import shared_delta
-from features.openhands.state import Generation
 from palaver.store.reading.events import StoredEvent
 from tests.waiting import PATIENCE, aeventually
 
@@ -171,13 +167,3 @@ def test_nothing_is_passed_on_to_who_is_behind_or_not_there() -> None:
     client.behind = False
     assert outlet.pass_on(_delta(1))
     assert client.sent == [frame(_delta(1))]
-
-
-def test_a_delta_is_framed_once_for_all_sockets_of_a_conversation() -> None:
-    newer, older = (Writer(UUID(int=1), generation) for generation in (Generation.NEWER, Generation.OLDER))
-    event = shared_delta(newer, _delta(1))
-    assert shared_delta(Writer(UUID(int=1), Generation.NEWER), _delta(1)) is event
-    assert shared_delta(newer, _delta(1)).frame is event.frame
-    assert event["content"] == "so on"
-    for other in (shared_delta(newer, _delta(2)), shared_delta(older, _delta(1))):
-        assert other is not event

@@ -18,8 +18,6 @@ import pydantic
 import pytest
 import redis.exceptions
 
-from features.batches.problems import UnknownBatch
-from features.schedules.problems import UnknownSchedule
 from palaver import errors
 from palaver.errors import ErrorClass, Failure, PalaverError, classify, vocabulary
 from tests.waiting import PATIENCE
@@ -88,8 +86,6 @@ PIPELINE = "Command # 1 (SET x -BUSY) of pipeline caused error:"
         (errors.UnknownRun("x"), "internal", "state_lost"),
         (errors.UnknownConversation("x"), "internal", "state_lost"),
         (errors.UnknownAgent("x", 7), "internal", "state_lost"),
-        (UnknownBatch("x"), "internal", "state_lost"),
-        (UnknownSchedule("x"), "internal", "state_lost"),
         (errors.StateConflict("run_ended"), "internal", "internal"),
         (errors.IdempotencyMismatch(), "internal", "internal"),
         (errors.NoRoom("too_many_runs"), "internal", "internal"),

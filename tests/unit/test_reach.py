@@ -10,14 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.batches import batch_keys
-from features.schedules import schedule_keys
-from features.webhooks import webhook_keys
 from palaver.store.redis import access_keys, agent_keys, fleet_keys, keys, provider_keys
 from palaver.store.redis.reach import EVERYTHING, NOBODY, Reach, within
 from palaver.vocabulary.ids import new_conversation_id, new_run_id, of_tenant
+from tests.feature_cases import modules_of_keys
 
-MODULES = (keys, access_keys, agent_keys, fleet_keys, provider_keys, batch_keys, schedule_keys, webhook_keys)
+MODULES = (keys, access_keys, agent_keys, fleet_keys, provider_keys, *modules_of_keys())
 IDS = {"run_id": new_run_id("00"), "conversation_id": new_conversation_id(1)}
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 TAGS = st.text(ALPHABET, min_size=6, max_size=6).filter(lambda tag: tag != NOBODY)

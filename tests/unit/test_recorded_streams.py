@@ -1,57 +1,51 @@
-"""Streams of runs of all shapes, on every wire and by both roads: byte for byte as they were recorded.
-
-`recorded/digests.json` has a digest for each shape, dialect and road; `recorded/*.txt` is one run on each wire, to be
-read. With REWRITE_PAGES=1 in the environment they are written anew: what has changed is then to be said by name.
-"""
+"""Streams of runs of all shapes, as the native dialect and a shell show them: byte for byte as they were recorded."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections import defaultdict
+import io
+import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import orjson
 import pytest
+from rich.console import Console
 
-from palaver.events import EventKind
-from tests.unit.recorded_streams import WIRES, streams_of
-from tests.unit.run_shapes import SEEDS, SHAPES, ShapedRun
+from api.kit.streams import Outlet
+from api.native.frames import frame
+from palaver.cli.transcript import Transcript
+from palaver.events import EventKind, read_event
+from tests.unit.recorded_streams import Recorder, Replayed, Socket, compare
+from tests.unit.run_shapes import RUN, SEEDS, SHAPES, ShapedRun
 
-_FOLDER: Final = Path(__file__).parent / "recorded"
-_DIGESTS: Final = _FOLDER / "digests.json"
-_SHOWN: Final = ("approvals", 0)
-"""The run that can be read."""
+_CLOCK: Final = re.compile(r"\d\d:\d\d:\d\d")
+
+
+async def _native(source: Replayed) -> bytes:
+    outlet, heard = Outlet(frame), Socket()
+    outlet.connection = heard  # type: ignore[assignment]
+    async for events in source.follow(None, RUN, include="reasoning", pass_on=outlet.pass_on):
+        heard.heard += map(frame, events)
+    return b"".join(heard.heard)
+
+
+async def _transcript(source: Replayed) -> bytes:
+    written = io.StringIO()
+    told = Transcript(Console(file=written, width=200, no_color=True), show_input=True)
+    for event in source.events:
+        told.show(read_event(event.to_json()))
+        written.write(f"\x00{told.doing}\n")
+    return _CLOCK.sub("00:00:00", written.getvalue()).encode()
+
+
+async def _record(recorder: Recorder) -> None:
+    await recorder.record_roads("native", _native)
+    await recorder.record("transcript", recorder.roads["replay"], _transcript)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_each_wire_has_the_bytes_that_were_recorded(shape: str) -> None:
-    digests: dict[str, Any] = defaultdict(hashlib.sha256)
-    for seed in range(SEEDS):
-        streams = await streams_of(ShapedRun(shape, seed).events, everywhere=seed == 0)
-        for wire in WIRES:
-            assert streams.pop(f"{wire} apart") == streams[f"{wire} live"], "both roads lead to the same"
-        for name, stream in streams.items():
-            digests[name].update(stream)
-            if (shape, seed) == _SHOWN and " " not in name.replace(" live", ""):
-                _compare(_FOLDER / f"{name.removesuffix(' live')}.txt", stream.replace(b"\0", b"# "))
-    found = {name: digest.hexdigest()[:16] for name, digest in sorted(digests.items())}
-    known = orjson.loads(_DIGESTS.read_bytes()) if _DIGESTS.exists() else {}
-    if os.environ.get("REWRITE_PAGES"):
-        option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-        _DIGESTS.write_bytes(orjson.dumps({**known, shape: found}, option=option))
-        return
-    differ = [name for name in found.keys() | known[shape].keys() if found.get(name) != known[shape].get(name)]
-    assert sorted(differ) == [], "if it is to be this: REWRITE_PAGES=1"
-
-
-def _compare(file: Path, stream: bytes) -> None:
-    if os.environ.get("REWRITE_PAGES"):
-        file.parent.mkdir(exist_ok=True)
-        file.write_bytes(stream)
-    assert file.read_bytes() == stream, "if it is to be this: REWRITE_PAGES=1"
+async def test_the_wire_has_the_bytes_that_were_recorded(shape: str) -> None:
+    await compare(Path(__file__).parent / "recorded", shape, _record, wires=("native",))
 
 
 def test_the_shapes_have_every_kind_of_event_that_runs_write() -> None:

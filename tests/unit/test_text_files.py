@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import typer
 
-from features.batches.commands import _cases
 from palaver.cli.options import json_object
 from palaver.config.providers import load_providers
 from palaver.config.secret_files import secret_of
@@ -28,7 +27,7 @@ Encode = Callable[[str], bytes]
 
 
 @written
-def test_tables_keys_cases_and_agents_are_read(encode: Encode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_keys_and_agents_are_read(encode: Encode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # An old locale says nothing about what stands in files.
     monkeypatch.setenv("LC_ALL", "C")
     (table := tmp_path / "providers.toml").write_bytes(encode(PROVIDERS))
@@ -36,8 +35,6 @@ def test_tables_keys_cases_and_agents_are_read(encode: Encode, tmp_path: Path, m
     (key := tmp_path / "key").write_bytes(encode("a-key-0123456789\r\n"))
     monkeypatch.setenv("A_KEY_FILE", str(key))
     assert secret_of("A_KEY") == "a-key-0123456789"
-    (cases := tmp_path / "cases.jsonl").write_bytes(encode('"größe"\r\n\r\n{"input": "a\u2028b\x85c"}\r\n'))
-    assert [*_cases(str(cases))] == ["größe", {"input": "a\u2028b\x85c"}]
     (agent := tmp_path / "agent.json").write_bytes(encode('{\r\n"instructions": "größe"}'))
     assert json_object("an agent is")(f"@{agent}") == {"instructions": "größe"}
 
@@ -58,9 +55,8 @@ def test_what_is_no_text_is_said(data: bytes, tmp_path: Path) -> None:
     (path := tmp_path / "file").write_bytes(data)
     with pytest.raises(ConfigurationError, match=r"PALAVER_PROVIDERS: .*file is not TOML"):
         load_providers(path)
-    for read in (lambda: [*_cases(str(path))], lambda: json_object("an agent is")(f"@{path}")):
-        with pytest.raises(typer.BadParameter, match="codec can't decode"):
-            read()
+    with pytest.raises(typer.BadParameter, match="codec can't decode"):
+        json_object("an agent is")(f"@{path}")
     with ScriptedAPI() as api:
         said = CommandResult(api, "run", "-", "--model", "fake/echo", input=data)
         assert (said.code, "standard input is no text" in said.err, api.seen) == (2, True, [])

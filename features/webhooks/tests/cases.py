@@ -7,6 +7,12 @@ from typing import Any, Final
 import orjson
 
 from features.webhooks import webhook_keys
+from features.webhooks.contract import AttemptOutcome
+from features.webhooks.deliveries import Deliveries
+from features.webhooks.delivery_records import RecordedAttempt
+from features.webhooks.webhooks import Webhooks
+from palaver.store import Store
+from palaver.store.redis.reach import EVERYTHING, within
 
 NO_PART: Final = dict.fromkeys(
     [
@@ -19,6 +25,21 @@ NO_PART: Final = dict.fromkeys(
     "it is about no conversation",
 )
 ENDOWED: Final = 1
+
+
+async def prepare(store: Store, tag: str, words: str) -> None:
+    """A webhook that is there before the runs that it hears of."""
+    await store.part(Webhooks).create(tag, "https://example.org/hook", description=words)
+
+
+async def take_note(store: Store, tag: str) -> None:
+    """Take the events so far out of the outbox, and let one of the deliveries end."""
+    with within(EVERYTHING):
+        await store.part(Deliveries).take_events("00")
+        (webhook,) = await store.part(Webhooks).list(tag)
+        lease = await store.part(Deliveries).claim(webhook.id)
+        assert lease is not None
+        await store.part(Deliveries).settle(lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, ""))
 
 
 async def check_key(redis: Any, name: str, ttl: int) -> None:

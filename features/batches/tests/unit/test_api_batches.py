@@ -16,13 +16,17 @@ import pytest
 
 from features.batches import batch_keys, runner
 from features.batches.keeping import submission_of
+from features.batches.problems import UnknownBatch
 from features.batches.progress import BatchProgress
 from features.batches.runner import BatchRunner
 from palaver.errors import ErrorClass, Failure
+from palaver.errors.classification import classify
+from palaver.feature import features
 from palaver.operations import Backend
 from palaver.schemas.models import Message, Usage
 from palaver.steps.verdicts import Finish, GiveUp
 from palaver.store import Store
+from palaver.store.sides import sides
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.clock import Clock, TurnedDatabase, turned_clock
@@ -512,3 +516,10 @@ async def test_each_cell_is_one_run_whoever_dies(seed: int, items: int, chance: 
         assert sorted(runs) == sorted(result["run_id"] for result in results), "a run for each cell, and no other one"
         assert fleet.deaths >= total // 20
         print(f"{total} cells, {fleet.deaths} deaths")
+
+
+def test_a_batch_that_is_not_there_is_state_that_was_lost() -> None:
+    failure = classify(UnknownBatch("x"))
+    assert (failure.error_class, failure.code) == (ErrorClass.INTERNAL, "state_lost")
+    assert features()["batches"].due == batch_keys.BATCHES_DUE
+    assert sides()["batches"].section == 7

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from features.batches import commands as batches
 from palaver.client import Conflict
@@ -18,6 +19,7 @@ from palaver.schemas.models import AgentSpec
 from tests.both_clients import Call, async_client
 from tests.command_line import CommandResult
 from tests.scripted_api import Reply, ScriptedAPI, answer, problem
+from tests.unit.test_text_files import Encode, written
 
 BATCH = "/v1/batches/batch_1"
 
@@ -154,3 +156,15 @@ def test_the_command_lists_shows_and_changes(api: ScriptedAPI) -> None:
     assert CommandResult(api, "batch", "delete", "batch_1", "-y").out == "deleted batch_1\n"
     api.on("GET", "/v1/batches", answer({"data": [], "next_cursor": None, "has_more": False}))
     assert CommandResult(api, "batch", "list").err == "No batches.\n"
+
+
+@written
+def test_cases_are_read_whatever_program_wrote_the_file(encode: Encode, tmp_path: Path) -> None:
+    (cases := tmp_path / "cases.jsonl").write_bytes(encode('"größe"\r\n\r\n{"input": "a\u2028b\x85c"}\r\n'))
+    assert [*batches._cases(str(cases))] == ["größe", {"input": "a\u2028b\x85c"}]
+
+
+def test_cases_that_are_no_text_are_said(tmp_path: Path) -> None:
+    (path := tmp_path / "file").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(typer.BadParameter, match="codec can't decode"):
+        [*batches._cases(str(path))]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 import pytest
@@ -16,16 +16,21 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from api.http.sockets import text_frame
-from features.openhands import conversations, followers, sockets
+from features.openhands import OPENHANDS, conversations, followers, sockets
 from features.openhands.events import Writer
+from features.openhands.shared_events import shared_delta
 from features.openhands.snapshot import load_snapshot
+from features.openhands.state import Generation
 from features.openhands.tests.unit.test_openhands_agents import AGENT
 from features.openhands.tests.unit.test_openhands_api import PREFIX, Talk, begin
 from palaver import operations
+from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
 from palaver.steps.leases import Delta
 from palaver.steps.verdicts import RetryAfter
-from tests.unit.test_api_sockets import serving
+from tests.unit.api_world import SETTINGS
+from tests.unit.test_api_sockets import GUARDED, serving
+from tests.unit.test_api_written import _delta
 from tests.waiting import PATIENCE, aeventually
 
 
@@ -70,7 +75,7 @@ def _word(event: dict[str, Any]) -> str:
 @asynccontextmanager
 async def listening(prepare: Callable[[Talk], Any] | None = None, **fields: Any) -> AsyncIterator[Listener]:
     """To a conversation, after something was done with it."""
-    async with serving() as served:
+    async with serving(SETTINGS, OPENHANDS) as served:
         await served.api.meet_worker()
         talk = await begin(served.api, **fields)
         if prepare is not None:
@@ -200,7 +205,7 @@ async def test_older_clients_read_no_status_before_their_sockets_were_told_of_it
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent = _slowly(monkeypatch)
-    async with serving() as served:
+    async with serving(SETTINGS, OPENHANDS) as served:
         # Without the fields that newer clients send.
         answer = await served.api.client.post(PREFIX, json={"agent": AGENT})
         talk = Talk(served.api, answer.json()["id"])
@@ -212,7 +217,7 @@ async def test_older_clients_read_no_status_before_their_sockets_were_told_of_it
 
 
 async def test_words_that_were_answered_before_an_older_client_came_make_nothing_idle() -> None:
-    async with serving() as served:
+    async with serving(SETTINGS, OPENHANDS) as served:
         answer = await served.api.client.post(PREFIX, json={"agent": AGENT})
         talk = Talk(served.api, answer.json()["id"])
         await _finish(talk)
@@ -350,7 +355,7 @@ async def test_sockets_that_come_together_share_what_they_read_at_first(monkeypa
         await may_go_on.wait()
         return await load_snapshot(backend, number)
 
-    async with serving() as served, AsyncExitStack() as stack:
+    async with serving(SETTINGS, OPENHANDS) as served, AsyncExitStack() as stack:
         talk = await begin(served.api)
         monkeypatch.setattr(sockets, "load_snapshot", load)
         url = f"{served.url}/openhands/sockets/events/{talk.id}"
@@ -398,7 +403,7 @@ async def test_after_a_restart_older_clients_are_told_what_the_slowest_has_misse
         await send(socket, event)
 
     monkeypatch.setattr(sockets, "_send", delayed)
-    async with serving() as served:
+    async with serving(SETTINGS, OPENHANDS) as served:
         # Without the fields that newer clients send.
         answer = await served.api.client.post(PREFIX, json={"agent": AGENT})
         talk = Talk(served.api, answer.json()["id"])
@@ -423,7 +428,7 @@ async def test_after_a_restart_older_clients_are_told_what_the_slowest_has_misse
 
 
 async def test_what_is_no_uuid_is_no_conversation() -> None:
-    async with serving() as served:
+    async with serving(SETTINGS, OPENHANDS) as served:
         async with connect(f"{served.url}/openhands/sockets/events/nothing", proxy=None) as socket:
             with pytest.raises(ConnectionClosed):
                 await asyncio.wait_for(socket.recv(), PATIENCE)
@@ -443,3 +448,43 @@ async def test_the_system_prompt_is_told_with_the_first_words_and_never_again() 
     async with listening(_finish) as later:
         await later.talk.say("b")
         assert "SystemPromptEvent" not in await later.until(lambda heard: "MessageEvent" in heard)
+
+
+def test_a_delta_is_framed_once_for_all_sockets_of_a_conversation() -> None:
+    newer, older = (Writer(UUID(int=1), generation) for generation in (Generation.NEWER, Generation.OLDER))
+    event = shared_delta(newer, _delta(1))
+    assert shared_delta(Writer(UUID(int=1), Generation.NEWER), _delta(1)) is event
+    assert shared_delta(newer, _delta(1)).frame is event.frame
+    assert event["content"] == "so on"
+    for other in (shared_delta(newer, _delta(2)), shared_delta(older, _delta(1))):
+        assert other is not event
+
+
+async def test_a_query_of_many_fields_brings_no_key() -> None:
+    query = "&".join(["a=b"] * 100)
+    async with serving(GUARDED, OPENHANDS) as served:
+        async with connect(f"{served.url}/openhands/sockets/events/{uuid4()}?{query}", proxy=None) as socket:
+            await socket.send("{}")
+            await asyncio.wait_for(socket.wait_closed(), PATIENCE)
+        assert socket.close_code == 4001
+
+
+async def test_sockets_that_come_at_once_are_no_more_than_may_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_look = asyncio.Event()
+
+    async def look(*about: Any) -> Any:
+        await may_look.wait()
+        return await load_snapshot(*about)
+
+    monkeypatch.setattr(sockets, "load_snapshot", look)
+    async with serving(Settings(redis_url="redis://fake/0", max_watchers=2), OPENHANDS) as served:
+        url = f"{served.url}/openhands/sockets/events/{(await begin(served.api)).id}"
+        async with AsyncExitStack() as stack:
+            burst = [await stack.enter_async_context(connect(url, proxy=None)) for _ in range(3)]
+            await asyncio.wait_for(burst[2].wait_closed(), PATIENCE)
+            assert burst[2].close_code == 1013
+            may_look.set()
+            for socket in burst[:2]:
+                assert "full_state" in str(await asyncio.wait_for(socket.recv(), PATIENCE))
+            await aeventually(lambda: served.api.store.feeds.watching == 2)
+        await aeventually(lambda: served.api.store.feeds.watching == 0)

@@ -12,13 +12,17 @@ import pytest
 from pydantic import SecretStr
 
 from features.schedules import schedule_keys
+from features.schedules.problems import UnknownSchedule
 from features.schedules.scheduler import Scheduler
 from features.schedules.ticks import Ticks
 from palaver.config.settings import ApiKey
-from palaver.errors import Refused
+from palaver.errors import ErrorClass, Refused
+from palaver.errors.classification import classify
+from palaver.feature import features
 from palaver.operations.bearers import caller_now
 from palaver.schemas.bearers import Bearer
 from palaver.store.access.api_keys import KeyGrant
+from palaver.store.sides import sides
 from palaver.vocabulary.scopes import SCOPES
 from tests.contract.clock import Clock, TurnedDatabase, turned_clock
 from tests.unit.api_world import AGENT, SETTINGS, World, assert_problem, world
@@ -316,3 +320,10 @@ async def test_where_something_unforeseen_is_wrong_others_go_on(caplog: pytest.L
         assert (await plan.pass_time())["ticks"][0]["outcome"] == "started"
         assert "a tick of a schedule is not carried out" in caplog.text
         assert await plan.scheduler.look() > 0.5, "it is left alone for a while"
+
+
+def test_a_schedule_that_is_not_there_is_state_that_was_lost() -> None:
+    failure = classify(UnknownSchedule("x"))
+    assert (failure.error_class, failure.code) == (ErrorClass.INTERNAL, "state_lost")
+    assert features()["schedules"].due == schedule_keys.SCHEDULES_DUE
+    assert sides()["schedules"].section == 6

@@ -12,6 +12,7 @@ from features.webhooks.contract import AttemptOutcome
 from features.webhooks.deliveries import Deliveries
 from features.webhooks.delivery_records import RecordedAttempt
 from palaver.config.settings import Settings
+from palaver.store.sides import sides
 from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import SETTINGS, World, assert_problem, world
 
@@ -181,3 +182,7 @@ async def test_what_is_to_be_sent_is_seen_by_operators_and_measured(api: World) 
         gone: ("default", 1, "gone"),
     }
     assert all(each["due_seconds"] == 0 and each["failing_since"] for each in shown)
+
+
+def test_webhooks_have_a_section_of_exports() -> None:
+    assert sides()["webhooks"].section == 8
