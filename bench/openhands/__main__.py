@@ -47,8 +47,8 @@ PARTS: Final[Mapping[str, Part]] = {
     ),
     "requests": Part(
         "Requests",
-        "One after the other, each in a conversation of its own; GET while it runs. The conversations beside them make "
-        "one step a second each.",
+        "Milliseconds, p50 / p99, one after the other, each in a conversation of its own; GET while it runs. The "
+        "conversations beside them make one step a second each.",
         lambda rig, sides, quick: answers.measure(rig, sides, probes=10 if quick else 50, busy=20),
     ),
     "returns": Part(

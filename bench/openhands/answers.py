@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from bench.openhands.conversations import Clients
-from bench.openhands.rows import Row, at
+from bench.openhands.rows import Row, times
 from bench.openhands.sides import Side
 from bench.rig import Rig
 
@@ -29,26 +29,25 @@ async def measure(rig: Rig, sides: Sequence[Side], *, probes: int, busy: int) ->
     """
     rows: list[Row] = []
     for beside in (0, busy):
-        times = [await _times(rig, side, probes, beside) for side in sides]
-        where = f"beside {beside} running conversations, ms" if beside else "alone, ms"
-        for request in times[0]:
-            for percent in (50, 99):
-                ours, theirs = ([1e3 * each for each in of_side[request]] for of_side in times)
-                rows.append(at(percent, f"{request} {where}", ours, theirs))
+        taken = [await _times(rig, side, probes, beside) for side in sides]
+        where = f"beside {beside} running conversations" if beside else "alone"
+        for request in taken[0]:
+            ours, theirs = ([1e3 * each for each in of_side[request]] for of_side in taken)
+            rows.append(times(f"{request} {where}", ours, theirs))
     return rows
 
 
 async def _times(rig: Rig, side: Side, probes: int, beside: int) -> Times:
-    times: Times = {"send_message": [], "POST /run": [], "GET": []}
+    taken: Times = {"send_message": [], "POST /run": [], "GET": []}
     async with Clients.of(rig, side) as clients, _going_on(clients, beside):
         for _ in range(probes):
             conversation = await clients.open(_PROBE, "hello")
             listening = asyncio.create_task(conversation.finished())
-            times["send_message"].append(await _seconds(conversation.say("Are you there?")))
-            times["POST /run"].append(await _seconds(conversation.run()))
-            times["GET"] += [await _seconds(conversation.status()) for _ in range(_LOOKS)]
+            taken["send_message"].append(await _seconds(conversation.say("Are you there?")))
+            taken["POST /run"].append(await _seconds(conversation.run()))
+            taken["GET"] += [await _seconds(conversation.status()) for _ in range(_LOOKS)]
             await listening
-    return times
+    return taken
 
 
 @asynccontextmanager

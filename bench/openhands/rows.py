@@ -31,10 +31,13 @@ def both(what: str, ours: Sequence[float], theirs: Sequence[float], *, more: boo
     return Row(what, spread(ours), spread(theirs), _ratio(median(ours), median(theirs), more=more))
 
 
-def at(percent: float, what: str, ours: Sequence[float], theirs: Sequence[float]) -> Row:
-    """The percentile of times."""
-    one, other = percentile(ours, percent), percentile(theirs, percent)
-    return Row(f"{what}, p{percent:g}", number(one), number(other), _ratio(one, other))
+def times(what: str, ours: Sequence[float], theirs: Sequence[float]) -> Row:
+    """The median and the 99th percentile of times; the ratio is that of the medians."""
+    return Row(what, _middle_and_worst(ours), _middle_and_worst(theirs), _ratio(median(ours), median(theirs)))
+
+
+def _middle_and_worst(values: Sequence[float]) -> str:
+    return f"{number(median(values))} / {number(percentile(values, 99))}"
 
 
 def _ratio(ours: float, theirs: float, *, more: bool = False) -> float:

@@ -66,7 +66,7 @@ class Part(NamedTuple):
 PARTS: Final[Mapping[str, Part]] = {
     "memory": Part(
         "Idle",
-        "After a first run. RSS counts a page once for each process that has it; PSS counts it once in all.",
+        "After a first run. RSS counts a page once for each process that has it.",
         lambda rig, peers, quick: memory.measure(rig, peers, seconds=3 if quick else 10),
     ),
     "load": Part(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
@@ -13,9 +13,8 @@ from bench.asked import BenchError, Call
 from bench.conversation import CALLS
 from bench.peers.peer import Peer, Work
 from bench.peers.rows import Row
-from bench.report import number
 from bench.rig import Rig
-from bench.usage import Usage, proportional
+from bench.usage import Usage
 
 WORK: Final = Work("tool-20", "add")
 _AT_ONCE: Final = 50
@@ -34,10 +33,9 @@ class Sample:
     """Seconds a step of one run."""
     rate: float
     """Steps a second of many runs."""
-    cpu: Mapping[str, float]
-    """Seconds of CPU a step by process, of many runs."""
+    cpu: float
+    """Seconds of CPU a step, of many runs."""
     rss: float
-    pss: float
     questions: frozenset[str]
 
 
@@ -69,18 +67,13 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int) -> list[Row]:
         ),
         Row(
             f"CPU ms a step, {_AT_ONCE} runs",
-            {name: [1e3 * sum(each.cpu.values()) for each in found] for name, found in samples.items()},
+            {name: [1e3 * each.cpu for each in found] for name, found in samples.items()},
             headline=True,
         ),
-        Row("CPU ms a step by process", {name: _by_process(found) for name, found in samples.items()}, more=None),
         Row(
             f"RSS MB after {_AT_ONCE} runs",
             {name: [each.rss for each in found] for name, found in samples.items()},
             headline=True,
-        ),
-        Row(
-            f"PSS MB after {_AT_ONCE} runs",
-            {name: [each.pss for each in found] for name, found in samples.items()},
         ),
     ]
 
@@ -98,9 +91,8 @@ async def _sample(rig: Rig, peer: Peer) -> Sample:
     return Sample(
         alone=median(spans) / CALLS,
         rate=steps / (max(call.ended_at or 0.0 for call in calls) - begun),
-        cpu={name: (usage.cpu - before[name]) / steps for name, usage in after.items()},
+        cpu=sum(usage.cpu - before[name] for name, usage in after.items()) / steps,
         rss=sum(usage.rss for usage in after.values()),
-        pss=proportional(*peer.pids.values()),
         questions=frozenset(call.digest for call in calls),
     )
 
@@ -121,8 +113,3 @@ async def _calls(rig: Rig, peer: Peer, many: int) -> tuple[list[Call], float]:
             f"{peer.name}: {many * CALLS} calls and {many} completed runs expected, not {len(calls)} and {completed}"
         )
     return calls, begun
-
-
-def _by_process(samples: Sequence[Sample]) -> str:
-    middle = {name: 1e3 * median(each.cpu[name] for each in samples) for name in samples[0].cpu}
-    return ", ".join(f"{name} {number(cpu)}" for name, cpu in middle.items())

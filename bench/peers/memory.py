@@ -9,9 +9,8 @@ from typing import Final
 
 from bench.peers.peer import Peer
 from bench.peers.rows import Row
-from bench.report import number
 from bench.rig import Rig
-from bench.usage import Usage, proportional
+from bench.usage import Usage
 
 _REST: Final = 1.0
 """Seconds in which what has been done comes to rest."""
@@ -30,8 +29,6 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, seconds: float) -> list[Ro
             {name: [sum(each.rss for each in found.values())] for name, found in after.items()},
             headline=True,
         ),
-        Row("idle: PSS MB", {peer.name: [proportional(*peer.pids.values())] for peer in peers}),
-        Row("idle: RSS MB by process", {name: _by_process(found) for name, found in after.items()}, more=None),
         Row(
             "idle: CPU ms a second",
             {name: [1e3 * (_cpu(found) - _cpu(before[name])) / took] for name, found in after.items()},
@@ -45,7 +42,3 @@ def _looked(peer: Peer) -> Mapping[str, Usage]:
 
 def _cpu(found: Mapping[str, Usage]) -> float:
     return sum(each.cpu for each in found.values())
-
-
-def _by_process(found: Mapping[str, Usage]) -> str:
-    return ", ".join(f"{name} {number(each.rss)}" for name, each in found.items())

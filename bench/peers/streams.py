@@ -9,7 +9,6 @@ from typing import Final
 from bench.asked import BenchError
 from bench.peers.peer import Peer, Work
 from bench.peers.rows import Row, Values
-from bench.report import percentile
 from bench.rig import Rig
 from bench.usage import Usage
 
@@ -26,7 +25,6 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int, streams: int)
     Raises:
         BenchError: a peer has not all of them answered.
     """
-    took: dict[str, list[float]] = {peer.name: [] for peer in peers}
     wall: dict[str, list[float]] = {peer.name: [] for peer in peers}
     cpu: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for turn in range(rounds):
@@ -44,13 +42,10 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int, streams: int)
             used = Usage.of(*peer.pids.values()).cpu - before
             if (completed := await peer.ended(runs, _WITHIN)) != streams:
                 raise BenchError(f"{peer.name}: {completed} of {streams} streams are completed")
-            spans = [(call.ended_at or 0.0) - call.at for call in calls]
-            took[peer.name].append(percentile(spans, 99))
             wall[peer.name].append(max(call.ended_at or 0.0 for call in calls) - min(call.at for call in calls))
             cpu[peer.name].append(1e6 * used / streams / _TOKENS)
     ideal = f"(ideal {_TOKENS / _RATE:g})"
     return [
-        Row(f"{streams} slow streams: a stream takes, p99 s {ideal}", dict[str, Values](took)),
         Row(f"{streams} slow streams: all of them take, s {ideal}", dict[str, Values](wall)),
         Row(f"{streams} slow streams: CPU us a piece", dict[str, Values](cpu), headline=True),
     ]
