@@ -147,6 +147,9 @@ class Providers(ModelPort):
         super().__init__({"x": Provider.model_validate(free), "y": Provider(base_url="http://y/v1")})
         self._usages = usages
 
+    async def port(self) -> Providers:
+        return self
+
     async def complete(self, *_: Any, reader: AnswerReader, **__: Any) -> ModelReply:
         usage = self._usages.pop(0)
         answer = {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}], "usage": usage}
