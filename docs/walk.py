@@ -198,7 +198,6 @@ WALK: Final = (
                 ("_without_calls",),
                 "An answer without tool calls ends the run, unless it is not what was asked for. One with tool calls "
                 "opens a step for each.",
-                is_printed=True,
             ),
             Stop(
                 _STEPS + "answer_stream.py",
@@ -246,7 +245,6 @@ WALK: Final = (
                 "palaver/store/steps/steps.py",
                 ("Steps.settle",),
                 "Stale means that the lease is not the newest. Then nothing was written, not a byte.",
-                is_printed=True,
             ),
             Stop(
                 "palaver/store/steps/settling.py",
@@ -267,7 +265,6 @@ WALK: Final = (
                 ("_for_flower",),
                 "`make_attempt` publishes the deliveries, and the due index covers a crash before that. Last, Flower "
                 "is shown what became of the step; Celery itself retries nothing.",
-                is_printed=True,
             ),
         ),
     ),

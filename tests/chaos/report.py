@@ -14,7 +14,7 @@ import os
 import platform
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -129,7 +129,7 @@ def markdown(lines: Sequence[Mapping[str, Any]], sums: Mapping[str, Sum]) -> str
         f"**{violations} violations.**\n",
         "## By test\n",
         _list(
-            (f"*{name}*, {each.runs} run{'s' * (each.runs > 1)}, {each.violations} violations", _counted(each))
+            (f"*{name}*, {each.runs} run{'s' * (each.runs > 1)}{_violated(each)}", _counted(each))
             for name, each in add_up(lines, family).items()
         ),
     ]
@@ -152,8 +152,16 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
-def _counted(each: Sum) -> Iterable[str]:
-    return (f"{what} {n:,}" for what, n in each.counts.items())
+def _violated(each: Sum) -> str:
+    return f", {each.violations} violations" if each.violations else ""
+
+
+def _counted(each: Sum) -> Iterator[str]:
+    """Its counts; kills at named points together."""
+    aimed = {what: n for what, n in each.counts.items() if what.startswith("kills at ")}
+    if aimed:
+        yield f"kills at {len(aimed)} points {sum(aimed.values()):,}"
+    yield from (f"{what} {n:,}" for what, n in each.counts.items() if what not in aimed)
 
 
 def _list(rows: Iterable[tuple[str, Iterable[str]]]) -> str:

@@ -23,7 +23,8 @@ def test_runs_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (kills["runs"], kills["counts"], kills["seeds"]) == (2, {"kill": 200, "runs": 6}, [7, 8])
     shown = (tmp_path / "report.md").read_text()
     assert "**2 violations.**" in shown
-    assert "- *kills*, 2 runs, 0 violations: kill 200, runs 6\n" in shown
+    assert "- *mutants*, 1 run, 2 violations: mutants 1\n" in shown
+    assert "- *kills*, 2 runs: kill 200, runs 6\n" in shown
     # Of 100 values the nearest ranks are the 50th, 90th, 99th and 100th.
     expected = sorted(n * seed / 10 for n in range(1, 51) for seed in (7, 8))
     p50, p90, p99, most = (f"{expected[rank - 1]:.3f}" for rank in (50, 90, 99, 100))
@@ -32,11 +33,11 @@ def test_runs_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cases_of_aimed_kills_are_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALAVER_CHAOS_REPORT", str(tmp_path / "one.jsonl"))
-    for case in ("tool.done-tool", "tool.done-parallel"):
-        record(f"aimed kills: {case}", seed=1, counts={"kills at tool.done": 100})
+    for point, case in (("tool.done", "tool"), ("tool.done", "parallel"), ("step.claimed", "tool")):
+        record(f"aimed kills: {point}-{case}", seed=1, counts={f"kills at {point}": 100, "runs completed": 1})
     main([str(tmp_path / "one.jsonl")])
-    assert "- *aimed kills*, 2 runs, 0 violations: kills at tool.done 200\n" in (tmp_path / "one.md").read_text()
-    assert len(json.loads((tmp_path / "one.json").read_text())["tests"]) == 2
+    assert "- *aimed kills*, 3 runs: kills at 2 points 300, runs completed 3\n" in (tmp_path / "one.md").read_text()
+    assert len(json.loads((tmp_path / "one.json").read_text())["tests"]) == 3
 
 
 def test_without_a_file_nothing_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
