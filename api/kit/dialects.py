@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
-from pydantic_settings import BaseSettings
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import Scope as AsgiScope
 
+from palaver.config.environment import FromEnvironment
 from palaver.late import dataclass
 from palaver.vocabulary.scopes import SCOPES, Scope
 
@@ -63,7 +63,7 @@ class Dialect:
         query: type[Query] = Query,
         about: str = "",
         tables: Mapping[str, ClosedTable] = MappingProxyType({}),
-        settings: type[BaseSettings] | None = None,
+        settings: type[FromEnvironment] | None = None,
         well_known: Collection[str] = (),
         pages: Mapping[str, Page] = MappingProxyType({}),
     ) -> None:

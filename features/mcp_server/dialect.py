@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import orjson
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
@@ -16,6 +15,7 @@ from api.http.problems import Problem
 from api.http.requests import backend_of, below_root, request_id_of
 from api.kit.dialects import Dialect
 from api.kit.openapi import ErrorFormat
+from palaver.config.environment import FromEnvironment
 from palaver.operations import Backend
 from palaver.schemas.fields import DataModel
 from palaver.vocabulary.scopes import SCOPES
@@ -50,10 +50,8 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-class McpSettings(BaseSettings):
+class McpSettings(FromEnvironment, prefix="PALAVER_MCP_"):
     """The settings of operators for this dialect."""
-
-    model_config = SettingsConfigDict(env_prefix="PALAVER_MCP_", frozen=True, env_ignore_empty=True)
 
     url: str | None = Field(default=None, pattern=r"^https?://[!-~]+/mcp$")
     """The address of ``/mcp`` as its clients have it; None takes the one that each request was sent to."""

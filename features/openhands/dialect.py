@@ -9,7 +9,6 @@ from uuid import UUID
 
 import orjson
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Scope
@@ -24,6 +23,7 @@ from api.kit.dialects import Dialect
 from api.kit.openapi import ErrorFormat
 from api.kit.signatures import InPath
 from palaver import operations
+from palaver.config.environment import FromEnvironment
 from palaver.errors import FieldError, Refused
 from palaver.operations import Backend, Caller
 
@@ -94,10 +94,8 @@ def _in_query(query: bytes) -> bytes | None:
     return keys[0] if keys else None
 
 
-class OpenHandsSettings(BaseSettings):
+class OpenHandsSettings(FromEnvironment, prefix="PALAVER_OPENHANDS_"):
     """The settings of operators for this dialect."""
-
-    model_config = SettingsConfigDict(env_prefix="PALAVER_OPENHANDS_", frozen=True, env_ignore_empty=True)
 
     patience: float = Field(default=50.0, gt=0, le=3600)
     """Seconds that a model may take for a question, a title or a summary; older clients wait for a minute at most."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, get_args
+from typing import Final, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from palaver.config.environment import FromEnvironment
 from palaver.config.lists import entries
 from palaver.late import dataclass
 from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
@@ -30,10 +30,10 @@ class ScopeGrant:
     """True if it makes an operator."""
 
 
-class IssuerSettings(BaseSettings):
+class IssuerSettings(FromEnvironment):
     """The part of the settings that is about an issuer."""
 
-    model_config = SettingsConfigDict(defer_build=True)
+    model_config = ConfigDict(defer_build=True)
 
     oidc_issuer: str | None = None
     """The issuer of OpenID Connect whose tokens the API takes as it takes keys, exactly as ``iss`` of these has it."""
@@ -43,12 +43,12 @@ class IssuerSettings(BaseSettings):
     """The claim that names the tenant of the holder of such a token. None: all are of the default tenant."""
     oidc_scopes_claim: str = Field(default="scope", pattern=_CLAIM)
     """The claim with scopes, a text with blanks between them or a list."""
-    oidc_scopes: Annotated[tuple[ScopeGrant, ...], NoDecode] = ()
+    oidc_scopes: tuple[ScopeGrant, ...] = ()
     """The scopes that values of that claim stand for, comma separated, each ``VALUE=SCOPE SCOPE`` or
     ``VALUE=operator``; no other value counts then. None: values are scopes by their names."""
     oidc_jwks_url: str | None = None
     """The address of the issuer's keys; default: the one that its metadata has."""
-    oidc_private_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    oidc_private_hosts: tuple[str, ...] = ()
     """Hosts of the issuer and of its keys that may have addresses of a private network, comma separated."""
 
     @field_validator("oidc_issuer", "oidc_jwks_url")

@@ -38,7 +38,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
 }
 """Programs for where workers run that serve nothing, and what each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
-_NEEDED: Final = ("celery", "flower", "orjson", "pydantic_settings", "redis", "starlette", "uvicorn")
+_NEEDED: Final = ("celery", "flower", "orjson", "redis", "starlette", "uvicorn")
 _COLUMNS: Final = "name,args,state,uuid,exception,received,runtime,worker"
 """Columns of Flower's page of tasks: the kind of step, the model or tool, the run that its id begins with, and how it
 ended. The least telling ones come last: they leave the screen."""

@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from palaver.config.clusters import is_cluster
+from palaver.config.environment import FromEnvironment
 from palaver.config.lists import entries, parts
 from palaver.config.oidc import IssuerSettings
 from palaver.config.secret_files import secret_of
@@ -27,7 +26,7 @@ from palaver.telemetry.logs import LogFormat
 from palaver.vocabulary.ids import MAX_SHARDS
 from palaver.vocabulary.limits import limit_of
 
-S = TypeVar("S", bound=BaseSettings)
+S = TypeVar("S", bound=FromEnvironment)
 _PREFIX: Final = "PALAVER_"
 SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
@@ -46,11 +45,8 @@ class ApiKey:
     name: str | None = None
 
 
-class Settings(IssuerSettings):
+class Settings(IssuerSettings, prefix=_PREFIX):
     """Durations are seconds."""
-
-    # hide_input_in_errors: what does not fit may be a key.
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, env_ignore_empty=True, hide_input_in_errors=True)
 
     redis_url: str | None = None
     """The Redis that has the truth. Unset: an error, but for ``palaver up``, which brings a server of its own."""
@@ -72,9 +68,9 @@ class Settings(IssuerSettings):
     policy: Path | None = None
     """The TOML file of the operator's rules for runs: approvals that cannot be waived, allowed tools and models,
     limits. The API reads it when it starts."""
-    tools: Annotated[tuple[str, ...], NoDecode] = ()
+    tools: tuple[str, ...] = ()
     """Python modules with the users' tools, comma separated: tools workers import them."""
-    inline_tools: Annotated[tuple[str, ...], NoDecode] = ()
+    inline_tools: tuple[str, ...] = ()
     """Python modules whose ``inline`` tools run within model steps: model workers import these and no others, tools
     workers these, too."""
     tool_sources: Path | None = None
@@ -82,7 +78,7 @@ class Settings(IssuerSettings):
     tool_lists: Path | None = None
     """The folder in which workers remember the lists of tools that MCP servers gave last; one of this user's among the
     temporary files unless given."""
-    tool_env: Annotated[tuple[str, ...], NoDecode] = ("*",)
+    tool_env: tuple[str, ...] = ("*",)
     """Environment variables that tools may see, comma separated, ``*`` and ``?`` stand for others. Palaver's own and
     those with keys of providers only if they are named in full."""
     tool_pool: Literal["processes", "loop"] = "processes"
@@ -98,40 +94,40 @@ class Settings(IssuerSettings):
     """CPU time of a call, all its processes together; 0 is any amount."""
     tool_output: int = Field(default=limit_of("tool_output"), ge=0)
     """Bytes of what a call prints that go to the worker's log."""
-    api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
+    api_keys: tuple[ApiKey, ...] = ()
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
     require_keys: bool = False
     """True if the API wants a key though ``api_keys`` has none: one that `palaver keys create` has made."""
-    metrics_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
+    metrics_keys: tuple[ApiKey, ...] = ()
     """Bearer keys that open ``/metrics`` and nothing else, beside ``api_keys`` and written as these."""
-    queues_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
+    queues_keys: tuple[ApiKey, ...] = ()
     """Bearer keys that open ``/v1/queues`` and nothing else, for what scales workers; written as these."""
-    secret_key: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    secret_key: tuple[SecretStr, ...] = ()
     """Keys that secrets of conversations are sealed with, comma separated, the newest first: it seals, each of them
     opens. 32 random bytes in base64 or hex each. None: nothing that would have to be sealed is taken."""
-    inline_provider_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    inline_provider_hosts: tuple[str, ...] = ()
     """Hosts, or host:port, at which an agent's own endpoint may be, comma separated. None: agents have none."""
-    inline_mcp_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    inline_mcp_hosts: tuple[str, ...] = ()
     """Hosts, host:port, or ``*.domain``, at which an agent's own MCP servers may be, comma separated. None: agents have
     none."""
     webhooks: Path | None = None
     """The TOML file of the operator's webhooks: workers read it when they start."""
-    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    webhook_hosts: tuple[str, ...] = ()
     """Hosts, or host:port, at which webhooks may be though they are in a private network or have another port than the
     usual one, comma separated."""
     deliver_webhooks: bool = True
     """False: a model worker leaves deliveries to webhooks to others."""
     host: str = "127.0.0.1"
     """The address at which the API listens; another one wants keys."""
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    allowed_hosts: tuple[str, ...] = ()
     """Host names that the API is asked by, comma separated, without ports; none: any with keys, loopback's without."""
-    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    cors_origins: tuple[str, ...] = ()
     """Origins whose pages may read answers, comma separated, each exactly as browsers name it."""
     insecure_open: bool = False
     """Serve at any address though there are no keys: everyone who reaches it may do everything."""
     open_docs: bool = False
     """True if ``/docs`` and ``/openapi.json`` want no key."""
-    dialects: Annotated[tuple[str, ...], NoDecode] = ("*",)
+    dialects: tuple[str, ...] = ("*",)
     """Dialects that the API speaks beside its own, comma separated, as packages call them; ``*``: all that are
     installed; ``native``: none but its own."""
     console: bool = False
@@ -204,16 +200,14 @@ class Settings(IssuerSettings):
     """Token deltas are gathered for this long before they are written; more while a worker is busy."""
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, secrets in files, the environment: the one before wins."""
-        return init_settings, _SecretFiles(settings_cls), env_settings
+    def given(cls) -> dict[str, str]:
+        """Secrets in files, too.
+
+        Raises:
+            ConfigurationError: as `secret_of`.
+        """
+        secrets = {name: secret_of(f"{_PREFIX}{name.upper()}") for name in SECRET}
+        return super().given() | {name: value for name, value in secrets.items() if value is not None}
 
     @field_validator("redis_url", "broker_url")
     @classmethod
@@ -308,20 +302,6 @@ class Settings(IssuerSettings):
         return self.lease_seconds / 3
 
 
-class _SecretFiles(PydanticBaseSettingsSource):
-    """The source of secret settings that stand in files."""
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
-        """The secret, if there is one."""
-        return secret_of(f"{_PREFIX}{field_name.upper()}"), field_name, False
-
-    def __call__(self) -> dict[str, str]:
-        """All of them."""
-        fields = self.settings_cls.model_fields
-        secrets = {name: self.get_field_value(fields[name], name)[0] for name in SECRET}
-        return {name: value for name, value in secrets.items() if value is not None}
-
-
 def _shards(data: Mapping[str, Any]) -> int:
     return _ON_CLUSTER if is_cluster(data.get("redis_url") or "") else 1
 
@@ -378,11 +358,10 @@ def read(kind: type[S]) -> S:
     try:
         return kind()
     except ValidationError as error:
-        prefix = kind.model_config.get("env_prefix", "")
         # A default that depends on others is not made where one of these is wrong, and that is no fault of its own.
         wrong = [each for each in error.errors() if each["type"] != "default_factory_not_called"]
         raise ConfigurationError(
-            "; ".join(f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in wrong)
+            "; ".join(f"{kind.prefix}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in wrong)
         ) from None
 
 

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Protocol, TypeVar, cast
 
-from pydantic_settings import BaseSettings
-
+from palaver.config.environment import FromEnvironment
 from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
@@ -110,7 +109,7 @@ class Guest(Protocol):
 
 
 G = TypeVar("G", bound=Guest)
-S = TypeVar("S", bound=BaseSettings)
+S = TypeVar("S", bound=FromEnvironment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ class Backend:
     """Reads of runs that many may want at the same moment."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the process is to end: requests that wait are answered then."""
-    dialect_settings: Sequence[BaseSettings] = ()
+    dialect_settings: Sequence[FromEnvironment] = ()
     """The settings of the dialects that are spoken."""
     _guests: dict[type[Guest], Guest] = field(default_factory=dict)
 

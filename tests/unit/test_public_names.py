@@ -27,7 +27,7 @@ PUBLIC = (
     "StuckLimits", "TextPart", "TooManyRequests", "Tool", "ToolContext", "ToolError", "Unauthorized", "Unavailable",
     "Unprocessable", "Usage", "WaitTimeout", "tool",
 )  # fmt: skip
-SERVER_ONLY = ("aiohttp", "celery", "flower", "kombu", "orjson", "pydantic_settings", "redis", "starlette", "uvicorn")
+SERVER_ONLY = ("aiohttp", "celery", "flower", "kombu", "orjson", "redis", "starlette", "uvicorn")
 CLI_ONLY = ("rich", "typer")
 
 

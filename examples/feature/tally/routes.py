@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pydantic import RootModel
-from pydantic_settings import BaseSettings
+from pydantic import Field, Json, RootModel
 from starlette.responses import Response
 
 from palaver.api.http.answers import answer
 from palaver.api.native.dialect import NATIVE
+from palaver.config.environment import FromEnvironment
 from palaver.operations import Backend, Caller
 
 from .store import Tallies
 
 
-class TallySettings(BaseSettings, env_prefix="PALAVER_TALLY_"):
-    hidden: frozenset[str] = frozenset()
+class TallySettings(FromEnvironment, prefix="PALAVER_TALLY_"):
+    hidden: Json[frozenset[str]] = Field(default=frozenset(), validate_default=False)
 
 
 class Tally(RootModel[dict[str, int]]):
