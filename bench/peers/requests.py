@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
+from statistics import median
 from typing import Final
 
 from bench.peers.peer import Peer, Work
 from bench.peers.rows import Row
-from bench.report import percentile
 from bench.rig import Rig
 
 _TEXT: Final = Work("echo", input="Are you there?")
@@ -28,18 +28,13 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int, submits: int,
         BenchError: a peer refuses one.
     """
     del rig
-    found: dict[tuple[str, int], dict[str, list[float]]] = {
-        (what, percent): {peer.name: [] for peer in peers} for what in _TITLES for percent in (50, 99)
-    }
+    found: dict[str, dict[str, list[float]]] = {what: {peer.name: [] for peer in peers} for what in _TITLES}
     for turn in range(rounds):
         for peer in [*peers[turn % len(peers) :], *peers[: turn % len(peers)]]:
             times = await _times(peer, submits, texts)
-            for (what, percent), values in found.items():
-                values[peer.name].append(1e3 * percentile(times[what], percent))
-    return [
-        Row(f"{_TITLES[what]}, p{percent} ms", values, headline=(what, percent) == ("text", 50))
-        for (what, percent), values in found.items()
-    ]
+            for what, values in found.items():
+                values[peer.name].append(1e3 * median(times[what]))
+    return [Row(f"{_TITLES[what]}, p50 ms", values, headline=what == "text") for what, values in found.items()]
 
 
 async def _times(peer: Peer, submits: int, texts: int) -> dict[str, list[float]]:
