@@ -23,10 +23,16 @@ def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
 
 
 TURN_MUTANTS: Final = by_name(
-    _mutant("a turn that is free", _TURNS, "  charge_in_advance(owner, queue, delivery[1], delivery[3])\n", ""),
+    _mutant(
+        "a turn that is free",
+        _TURNS,
+        "time + time_of(owner, cost_in_advance(",
+        "time + 0 * time_of(owner, cost_in_advance(",
+    ),
     _mutant("a step that is charged twice", _TURNS, "cost - before)", "cost)"),
+    _mutant("a charge where nobody waits", _TURNS, "  if not step.in_turn then return end\n", ""),
     _mutant("tokens that are free", _TURNS, "1 + tokens / 1000, redis", "1, redis"),
-    _mutant("turns that an idle tenant saves up", _TURNS, "math.max(now, redis", "math.max(0, redis"),
+    _mutant("turns that an idle tenant saves up", _TURNS, "math.max(now, before or 0)", "before or 0"),
     _mutant("one weight for all", _TURNS, "cost / (caps_of(SHARD, owner, Cap.WEIGHT) or 1)", "cost"),
     _mutant("a window without an end", _TURNS, "return delivered >= Queue.WINDOW end", "return false end"),
     TestedMutant(

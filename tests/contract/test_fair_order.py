@@ -170,6 +170,26 @@ async def test_a_thousand_tenants_each_have_a_turn(driver: StoreDriver) -> None:
     assert all(begun[name] == 1 for name in names[:-2])
 
 
+@pytest.mark.slow
+async def test_turns_are_charged_from_the_moment_at_which_a_backlog_begins(driver: StoreDriver, redis: Any) -> None:
+    """What a busy tenant did while nobody waited is no debt, and from then on it has one turn of each round."""
+    fleet = Fleet(driver, 4)
+    await fleet.submit(A, WINDOW)
+    await fleet.work(60, {A: 5000}, last=False)
+    lists = [f"{{p00}}:{kind}:model" for kind in ("turns", "capped", "ahead")]
+    assert not await redis.exists("{p00}:fair", *lists)
+    await fleet.submit(A, WINDOW)
+    assert await redis.zrange(keys.turns("00", "model"), 0, -1, withscores=True) == [(keys.owner(A).encode(), 0.0)]
+    small = [f"{number:06d}" for number in range(100)]
+    for name in small:
+        await fleet.submit(name, 1)
+    delivered = [tenant_of(delivery.run_id) for delivery in fleet.queue]
+    assert delivered == [A] * WINDOW
+    await fleet.work(WINDOW, last=False)
+    begun = await fleet.work(2 * 101, last=False)
+    assert begun == dict.fromkeys((A, *small), 2)
+
+
 async def test_a_cap_holds_and_nobody_else_waits_for_it(driver: StoreDriver) -> None:
     await set_caps(driver, A, max_in_flight=3)
     fleet = Fleet(driver, 8)

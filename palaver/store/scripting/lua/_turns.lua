@@ -59,8 +59,8 @@ end
 
 -- How many deliveries may be on their way while others wait for their turn. In the broker they have had theirs, and a place
 -- of tools may be taken for minutes: so it is one of these, and one more for each eight claims in a row.
-local function window(queue)
-  return queue == Queue.MODEL and Queue.WINDOW or math.min(Queue.WINDOW, 1 + math.floor(row_of(queue) / 8))
+local function window(queue, row)
+  return queue == Queue.MODEL and Queue.WINDOW or math.min(Queue.WINDOW, 1 + math.floor(row / 8))
 end
 
 -- Whether what is ready now has to wait for its turn. With tools it has, too, where a delivery waits for a place already.
@@ -72,20 +72,22 @@ local function is_full(queue)
 end
 
 -- A tenant's virtual time goes on by what a step costs, the slower the more weight he has.
+local function time_of(owner, cost) return cost / (caps_of(SHARD, owner, Cap.WEIGHT) or 1) end
+
 local function charge_turn(owner, queue, cost)
-  local time = string.format('%.6f', cost / (caps_of(SHARD, owner, Cap.WEIGHT) or 1))
-  for _, list in ipairs({ turns(queue), capped(queue) }) do
+  local time = string.format('%.6f', time_of(owner, cost))
+  -- He is in one of them, or in none.
+  for _, list in ipairs({ turns(queue), ahead(queue), capped(queue) }) do
     if redis.call('ZADD', list, 'XX', 'INCR', time, owner) then return end
   end
-  local now = redis.call('ZSCORE', ahead(queue), owner) or redis.call('HGET', fair(), queue) or 0
-  redis.call('ZADD', ahead(queue), now + time, owner)
+  redis.call('ZADD', ahead(queue), (redis.call('HGET', fair(), queue) or 0) + time, owner)
 end
 
 -- A step costs one, and what it turns out to take in tokens. What the tenant's steps cost before is charged in advance.
-local function charge_in_advance(owner, queue, run, name)
+local function cost_in_advance(owner, queue, run, name)
   local cost = redis.call('HGET', fair(), owner .. 'cost:' .. queue) or 1
   charged[flight_of(run, name)] = cost
-  charge_turn(owner, queue, cost)
+  return cost
 end
 
 -- A step that had its turn is over, and took so many tokens: put right what was charged in advance.
@@ -108,11 +110,10 @@ end
 -- The tenant waits for his turn. Who was away has no turns to catch up on: his time is that of the queue at least.
 local function begin_backlog(owner, queue)
   if redis.call('ZSCORE', turns(queue), owner) or redis.call('ZSCORE', capped(queue), owner) then return end
-  local now = redis.call('HGET', fair(), queue) or 0
-  local time = math.max(now, redis.call('ZSCORE', ahead(queue), owner) or 0)
-  time = string.format('%.6f', time)
+  local now, before = redis.call('HGET', fair(), queue) or 0, redis.call('ZSCORE', ahead(queue), owner)
+  local time = string.format('%.6f', math.max(now, before or 0))
   if is_at_cap(owner) then enter_capped(owner, queue, time) else redis.call('ZADD', turns(queue), time, owner) end
-  redis.call('ZREM', ahead(queue), owner)
+  if before then redis.call('ZREM', ahead(queue), owner) end
   redis.call('ZREMRANGEBYSCORE', ahead(queue), '-inf', now)
 end
 
@@ -157,6 +158,7 @@ local function next_turn(queue)
   end
 end
 
+-- Deliver the first step of the tenant whose turn it is. Answers whether there was one.
 local function deliver_first(owner, time, queue)
   local member = redis.call('ZPOPMIN', backlog(owner, queue))[1] or ''
   local text = redis.call('HGET', undelivered(queue), member)
@@ -164,29 +166,39 @@ local function deliver_first(owner, time, queue)
   -- It was deleted by hand: that must not keep others waiting.
   if not text then return end_backlog(owner, queue) end
   local delivery = cjson.decode(text)
-  redis.call('HSET', fair(), queue, time)
-  charge_in_advance(owner, queue, delivery[1], delivery[3])
-  end_backlog(owner, queue)
+  local after = string.format('%.6f', time + time_of(owner, cost_in_advance(owner, queue, delivery[1], delivery[3])))
+  if redis.call('EXISTS', backlog(owner, queue)) == 1 then
+    redis.call('ZADD', turns(queue), after, owner)
+  else
+    redis.call('ZREM', turns(queue), owner)
+    redis.call('ZADD', ahead(queue), after, owner)
+  end
   fly(owner, delivery[1], delivery[3], 1)
   redis.call('ZADD', ready(queue), NOW, member)
   publish(queue, false, unpack(delivery))
+  return true
 end
 
 local function fill(queue, why)
   local owner, time = next_turn(queue)
   if not owner then return end
-  if why == CLAIM and queue ~= Queue.MODEL then
-    redis.call('HSET', fair(), 'row:' .. queue, string.format('%.0f %.0f', row_of(queue) + 1, NOW))
-  end
+  local row, last = 0, nil
+  if queue ~= Queue.MODEL then row = row_of(queue) + (why == CLAIM and 1 or 0) end
   local delivered = redis.call('ZCARD', ready(queue))
-  local room = window(queue) - delivered
+  local room = window(queue, row) - delivered
   -- A worker has taken one and has no process for it yet: others may have places.
   if why == ON_ITS_WAY then room = math.max(room, math.min(1, Queue.WINDOW - delivered)) end
   while owner and room > 0 do
-    deliver_first(owner, time, queue)
-    owner, time = next_turn(queue)
+    if deliver_first(owner, time, queue) then last = time end
     room = room - 1
+    if room > 0 then owner, time = next_turn(queue) end
   end
+  local said = last and { queue, last } or {}
+  if why == CLAIM and queue ~= Queue.MODEL then
+    said[#said + 1] = 'row:' .. queue
+    said[#said + 1] = string.format('%.0f %.0f', row, NOW)
+  end
+  if #said > 0 then redis.call('HSET', fair(), unpack(said)) end
 end
 
 -- The tenant is below his cap: his turn may come.

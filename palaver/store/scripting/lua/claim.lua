@@ -30,7 +30,7 @@ else
   elseif drop_held_back(OWNER, step.queue, member(name)) then
     -- An earlier delivery has come late.
     fly(OWNER, ID, name, 1)
-    charge_in_advance(OWNER, step.queue, ID, name)
+    charge_turn(OWNER, step.queue, cost_in_advance(OWNER, step.queue, ID, name))
   end
 end
 return lease_of(name, step, facts, waited, args.known, args.known_at)
