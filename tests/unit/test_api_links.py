@@ -10,10 +10,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from features.batches.runner import BatchRunner
-from features.webhooks.deliveries import Deliveries
-from features.webhooks.delivery_records import DeliveryRecord
-from features.webhooks.webhooks import Webhooks
+from tests.feature_cases import brought_to_tests
 from tests.unit.api_world import AGENT, PROVIDERS, World
 from tests.unit.test_api_tenants import OPERATIONS
 from tests.unit.two_tenants import Operation, asking_as, furnish, tenants
@@ -36,25 +33,17 @@ async def _prepared(api: World) -> Mapping[str, str]:
     talk = await api.submit()
     await api.finish(talk)
     await api.finish(await api.submit(agent=None, conversation_id=talk["conversation_id"]))
-    for kind, body in {
-        "agents": AGENT,
-        "schedules": {"every": 3600, "run": {"agent": AGENT, "input": "hello"}},
-    }.items():
-        for name in ("one", "two"):
-            assert (await client.put(f"/v1/{kind}/{name}", json=body)).status_code == 201
-    asked = {"agents": [AGENT], "items": [{"input": "one"}, {"input": "two"}]}
-    batch = (await client.post("/v1/batches", json=asked)).json()["id"]
-    await BatchRunner(api.app.state.backend).look()
-    (hook, *_) = await store.part(Webhooks).list("")
-    records = [DeliveryRecord(f"msg_{n}", "run.failed", 1, "pending", 0, {}, ()) for n in range(2)]
-    assert await store.part(Deliveries).queue(hook.id, records) == 2
+    for name in ("one", "two"):
+        assert (await client.put(f"/v1/agents/{name}", json=AGENT)).status_code == 201
+    names: dict[str, str] = {}
+    for enlist in brought_to_tests("enlist", "tenants").values():
+        names |= await enlist(api)
     (key, *_) = [record for record, _ in await store.api_keys.list("")]
     return {
+        **names,
         "run_id": failed["id"],
         "conversation_id": talk["conversation_id"],
         "name": "two",
-        "batch_id": batch,
-        "webhook_id": hook.id,
         "api_key_id": key.id,
     }
 

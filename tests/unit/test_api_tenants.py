@@ -11,12 +11,8 @@ from starlette.routing import WebSocketRoute
 from api.app import create_app
 from api.app.installed import dialects_of
 from api.kit.dialects import Dialect
-from api.native import NATIVE
 from api.native.dialect import RunId
 from api.native.links import run_json
-from features.mcp_server import MCP
-from features.openai import OPENAI
-from features.openhands import OPENHANDS
 from palaver.operations import Backend
 from palaver.store.redis.reach import EVERYTHING, within
 from palaver.vocabulary.lifecycle import RunStatus
@@ -114,7 +110,7 @@ async def read(backend: Backend, run_id: RunId) -> Response:
 
 @pytest.mark.slow
 async def test_a_new_route_is_tried_and_closed_by_itself() -> None:
-    dialects = (NATIVE, OPENHANDS, MCP, OPENAI, HONEST, LEAKY)
+    dialects = (*dialects_of(("*",)), HONEST, LEAKY)
     new = [each for each in operations_of(create_app(dialects=dialects).openapi()) if each not in OPERATIONS]
     by_path = {each.path: each for each in new if each.path.startswith(("/honest", "/leaky"))}
     assert len(by_path) == 3
@@ -167,27 +163,27 @@ async def test_lists_and_counts_have_what_is_ones_own() -> None:
                 assert [run["id"] for run in waiting["data"]] == [own.values["run"][1]]
                 conversations = (await api.client.get("/v1/conversations")).json()
                 assert {each["id"] for each in conversations["data"]} == set(own.conversations)
-                assert (await api.client.get("/v1/conversations/count")).json()["count"] == 3
-                assert (await api.client.get("/openhands/api/conversations/count")).json() == 3
-                found = (await api.client.get("/openhands/api/conversations/search")).json()["items"]
-                assert {each["id"] for each in found} == {
-                    each for each in own.names if each.count("-") == 4 and not each.startswith("canary")
-                }
+                assert (await api.client.get("/v1/conversations/count")).json()["count"] == len(own.conversations)
         with asking_as(api, OPERATOR):
             everybodys = (await api.client.get("/v1/runs")).json()["data"]
             assert {run["id"] for run in everybodys} == {each for own in has.values() for each in own.runs}
             assert sum((await api.client.get("/v1/runs/count")).json()["statuses"].values()) == len(everybodys)
-            assert (await api.client.get("/v1/conversations/count")).json()["count"] == 9
+            everything = sum(len(own.conversations) for own in has.values())
+            assert (await api.client.get("/v1/conversations/count")).json()["count"] == everything
 
 
 @pytest.mark.slow
 async def test_many_runs_at_once_are_ones_own() -> None:
     async with tenants() as api:
         victim = await furnish(api, "acme")
-        await furnish(api, "globex")
+        own = await furnish(api, "globex")
+        with asking_as(api, "acme"):
+            before = {run["id"]: run["status"] for run in (await api.client.get("/v1/runs")).json()["data"]}
+        assert {"completed", "queued", "requires_action"} <= {*before.values()}
         with asking_as(api, "globex"):
             done = await api.client.post("/v1/runs/actions", json={"action": "cancel", "all": True})
-            assert done.json()["done"] == 3
+            # Of what it has, one run has ended.
+            assert done.json()["done"] == len(own.runs) - 1
             body = {"action": "delete", "filter": {"conversation_id": victim.conversations[0]}}
             assert (await api.client.post("/v1/runs/actions", json=body)).json()["matched"] == 0
             for action in ("delete", "retry"):
@@ -195,7 +191,7 @@ async def test_many_runs_at_once_are_ones_own() -> None:
         with asking_as(api, "acme"):
             runs = (await api.client.get("/v1/runs")).json()["data"]
             assert {run["id"] for run in runs} == set(victim.runs)
-            assert sorted(run["status"] for run in runs) == ["completed", "queued", "queued", "requires_action"]
+            assert {run["id"]: run["status"] for run in runs} == before
 
 
 async def test_an_idempotency_key_is_a_tenants_own() -> None:
@@ -218,7 +214,7 @@ async def test_two_tenants_may_call_a_conversation_the_same() -> None:
                 answer = await api.client.post("/v1/conversations", json={"id": number, "title": who})
                 assert answer.status_code == 201
                 made.append(answer.json()["id"])
-                info = (await api.client.get(f"/openhands/api/conversations/{number}")).json()
+                info = (await api.client.get(f"/v1/conversations/{made[-1]}")).json()
                 assert info["title"] == who
         assert [tags_in(each) for each in made] == [{TENANTS["acme"]}, {TENANTS["globex"]}]
         with asking_as(api, "globex"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docs.generate import TABLES
+from tests.feature_cases import of_the_whole
 from tests.pages import ROOT
 
 PAGES = {
@@ -20,6 +21,7 @@ PAGES = {
 }
 
 
+@of_the_whole
 @pytest.mark.parametrize("name", TABLES)
 def test_the_page_has_the_tables(name: str) -> None:
     assert TABLES[name]() in (ROOT / PAGES[name]).read_text(), f"{PAGES[name]}: python -m docs.generate {name}"

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.feature_cases import of_the_whole
 from tests.pages import ROOT
 
 _TEST = re.compile(r"`((?:tests|features/\w+/tests)/[\w/.*]+)(?:::(\w+))?`")
 
 
+@of_the_whole
 @pytest.mark.parametrize(
     "page", ["docs/why/guarantees.md", "ARCHITECTURE.md", "SECURITY.md", "docs/how-to/security.md"]
 )
@@ -45,6 +47,7 @@ def test_every_promise_names_a_test() -> None:
     assert [promise for promise in promises if not _TEST.search(promise.rpartition(" | ")[2])] == []
 
 
+@of_the_whole
 @pytest.mark.process
 def test_make_test_holds_every_promise() -> None:
     """Of the tests that a promise names one at least is in `make test`, or it looks at what those leave behind."""

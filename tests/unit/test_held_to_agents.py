@@ -14,26 +14,20 @@ import pytest
 
 from palaver.operations import Caller
 from palaver.processes.tasks import end
+from tests.feature_cases import brought_to_tests
 from tests.unit.api_world import AGENT, World
 from tests.unit.test_api_tenants import OPERATIONS
 from tests.unit.two_tenants import CANARY, NOTHING, Belongings, Operation, asking_as, furnish_again, tenants
 
 CHANGING: Final = [each for each in OPERATIONS if each.method != "GET"]
 WHO: Final = "default"
-_STREAMS: Final = (
-    "/ag-ui",
-    "/ag-ui/agents/{name}",
-    "/ui/agents/{name}/chat",
-    "/openai/v1/chat/completions",
-    "/openai/v1/responses",
-)
 _PATIENCE: Final = 0.5
-"""Seconds for the first part of such an answer."""
+"""Seconds for the first part of an answer that may be a stream."""
 DOES: Final = (
     "POST /v1/runs", "POST /v1/conversations/{conversation_id}/fork",
     "POST /v1/conversations/{conversation_id}/withdraw", "POST /v1/conversations/{conversation_id}/messages",
-    "PATCH /v1/conversations/{conversation_id}", "POST /openai/v1/responses",
-    "POST /openhands/api/conversations/{conversation}/events",
+    "PATCH /v1/conversations/{conversation_id}",
+    *(route for routes in brought_to_tests("CAUSES", "tenants").values() for route in routes),
 )  # fmt: skip
 _PLACES: Final = {
     "run": ("run_id", "retried_from"),
@@ -51,7 +45,7 @@ _PLACES: Final = {
 def _values(has: Belongings, name: str) -> Iterator[str]:
     for kind, names in _PLACES.items():
         if name in names:
-            yield from has.values[kind]
+            yield from has.values.get(kind, ())
 
 
 def _aimed(value: Any, has: Belongings, turn: int, name: str = "") -> Any:
@@ -88,7 +82,7 @@ async def _send(api: World, operation: Operation, has: Belongings) -> None:
     for path, body in _requests(operation, has):
         sent = {} if body is None else {"json": body}
         asking = asyncio.create_task(api.client.request(operation.method, path, **sent))
-        await asyncio.wait([asking], timeout=_PATIENCE if operation.path in _STREAMS else None)
+        await asyncio.wait([asking], timeout=_PATIENCE if operation.streams else None)
         await end(asking)
 
 
@@ -107,9 +101,8 @@ async def _seen(api: World) -> dict[str, Any]:
         if CANARY in orjson.dumps([told, each["agent"]]).decode():
             secrets = (await api.client.get(f"{path}/secrets")).json()["data"]
             seen[each["id"]] = told, each["agent"], secrets
-    for batch in (await api.client.get("/v1/batches")).json()["data"]:
-        if batch["name"] == CANARY:
-            seen[batch["id"]] = batch["items"]
+    for more in brought_to_tests("seen", "tenants").values():
+        seen |= await more(api)
     return seen
 
 
@@ -121,7 +114,7 @@ async def _changed(operation: Operation, who: Caller) -> dict[str, Any]:
         with asking_as(api, WHO):
             assert (await api.client.put("/v1/agents/mine", json=AGENT)).is_success
             before = await _seen(api)
-        assert len(before) >= 6
+        assert before.keys() >= {*has.runs, *has.conversations}
         with asking_as(api, "who"):
             await _send(api, operation, has)
         with asking_as(api, WHO):

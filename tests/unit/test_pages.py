@@ -10,6 +10,7 @@ import pytest
 
 from docs.check import all_dangling, faults, links
 from docs.site import TOP
+from tests.feature_cases import of_the_whole
 from tests.pages import ROOT, files
 
 PAGES: Final = files("*.md")
@@ -21,10 +22,12 @@ DECISIONS: Final = sorted((DOCS / "adr").glob("0*.md"))
 LIST: Final = (DOCS / "adr" / "README.md").read_text()
 
 
+@of_the_whole
 def test_each_page_is_in_order() -> None:
     assert {page: found for page in PAGES if (found := [*faults(page)])} == {}
 
 
+@of_the_whole
 def test_the_index_leads_to_every_page() -> None:
     reached, ahead = {INDEX}, [INDEX]
     while ahead:
@@ -106,6 +109,7 @@ def test_a_page_begins_with_its_title(page: Path) -> None:
     assert page.read_text().startswith("# ")
 
 
+@of_the_whole
 def test_every_file_that_a_page_names_exists() -> None:
     by_path: dict[str, list[Path]] = {}
     for page in PAGES:

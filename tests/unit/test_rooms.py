@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.feature_cases import of_the_whole
 from tests.pages import ROOT, syntax
 
 PAGE = ROOT / "ARCHITECTURE.md"
@@ -39,6 +40,7 @@ def _features() -> Iterator[str]:
         yield f"| [{title}](features/{folder.name}/README.md) | {' | '.join(told)} |"
 
 
+@of_the_whole
 def test_the_table_has_each_feature_and_its_first_promise() -> None:
     head = "| feature | what for | its first promise |\n|---|---|---|\n"
     table = head + "".join(f"{row}\n" for row in _features())

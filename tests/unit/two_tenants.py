@@ -20,10 +20,6 @@ import pytest
 from fakeredis._socket._base import BaseFakeSocket
 
 from api.http.auth import CallerKeys
-from features.batches import batch_keys
-from features.openhands.tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
-from features.schedules import schedule_keys
-from features.webhooks.webhooks import Webhooks
 from palaver.operations import Caller, StoredKeys
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.reading import records
@@ -34,6 +30,7 @@ from palaver.store.scripting.shared_names import ScriptSettings
 from palaver.vocabulary.ids import new_conversation_id, new_run_id, new_webhook_id, tenant_of, uuid_of
 from palaver.vocabulary.scopes import SCOPES
 from tests.contract.clock import TurnedDatabase
+from tests.feature_cases import brought_to_tests
 from tests.unit.api_world import AGENT, SETTINGS, World, call, world
 from tests.waiting import PATIENCE
 
@@ -119,51 +116,38 @@ async def furnish(api: World, who: str) -> Belongings:
         agent = f"agent-of-{who}"
         kept = await client.put(f"/v1/agents/{agent}", json={**AGENT, "instructions": CANARY})
         assert kept.status_code == 201, kept.text
-        schedule = f"schedule-of-{who}"
-        planned = {"every": 3600, "run": {"agent": {**AGENT, "instructions": CANARY}, "input": CANARY}}
-        assert (await client.put(f"/v1/schedules/{schedule}", json=planned)).status_code == 201
-        hook = await api.store.part(Webhooks).create(TENANTS[who], "https://example.org/hook", description=CANARY)
-        asked = {"agents": [{**AGENT, "instructions": CANARY}], "items": [{"input": CANARY}], "name": CANARY}
-        batch = (await client.post("/v1/batches", json=asked)).json()
         key = await api.store.api_keys.create(KeyGrant(CANARY, TENANTS[who], who, frozenset(SCOPES)))
         actions = (await api.ask(waits, call("c1", "approval"), call("c2", "client_tool")))["pending_actions"]
-        body = {"agent": OPENHANDS_AGENT, "client_tools": [], "tags": {"t": CANARY}}
-        talk = (await client.post("/openhands/api/conversations", json=body)).json()["id"]
-        said = {"role": "user", "content": [{"type": "text", "text": CANARY}], "run": True}
-        answer = await client.post(f"/openhands/api/conversations/{talk}/events", json=said)
-        assert answer.status_code == 200, answer.text
+        for more in brought_to_tests("furnish", "tenants").values():
+            for kind, values in (await more(api, who)).items():
+                has.values.setdefault(kind, []).extend(values)
         has.runs = [run["id"] for run in (await client.get("/v1/runs")).json()["data"]]
         has.conversations = [each["id"] for each in (await client.get("/v1/conversations")).json()["data"]]
-        assert len(has.runs) == 4
-        assert len(has.conversations) == 3
-        assert {ended["id"], waits["id"], behind["id"]} < set(has.runs)
-        events = (await client.get(f"/openhands/api/conversations/{talk}/events/search")).json()["items"]
+        assert {ended["id"], waits["id"], behind["id"]} <= set(has.runs)
+        assert {ended["conversation_id"], waits["conversation_id"]} <= set(has.conversations)
         pages = [
             (await client.get(path)).json()[name]
             for path, name in (
                 ("/v1/runs?limit=1", "next_cursor"),
                 ("/v1/conversations?limit=1", "next_cursor"),
-                ("/openhands/api/conversations/search?limit=1", "next_page_id"),
             )
         ]
         assert all(pages)
-    has.values = {
+    own = {
         "run": [ended["id"], waits["id"]],
         "conversation": [ended["conversation_id"], waits["conversation_id"]],
-        "number": [talk, str(uuid_of(waits["conversation_id"])).replace("-", "")],
+        "number": [uuid_of(waits["conversation_id"]).hex],
         "response": [run["id"].replace("run_", "resp_") for run in (ended, waits)],
         "action": [actions[0]["id"]],
-        "event": [events[0]["id"]],
         "agent": [agent],
-        "schedule": [schedule],
-        "batch": [batch["id"]],
         "key": [key.record.id],
-        "webhook": [hook.webhook.id],
         # Everybody knows that there is a default one.
         "tenant": [who] if TENANTS[who] else [],
         "run cursor": pages[:1],
-        "conversation cursor": pages[1:2],
+        "conversation cursor": pages[1:],
     }
+    for kind, values in own.items():
+        has.values.setdefault(kind, []).extend(values)
     return has
 
 
@@ -401,9 +385,9 @@ class Attack:
         self._commands.clear()
         with asking_as(self._api, self._attacker), counting(self._commands):
             answer = await operation.ask(self._api.client, place, value, accept)
-        if answer.status_code == 201 and operation.id == "POST /v1/batches":
-            # Else one of many would be told that there are too many.
-            await self._api.redis.delete(batch_keys.batches(self._tags[1]))
+        if answer.status_code == 201:
+            for tidy in brought_to_tests("tidy", "tenants").values():
+                await tidy(self._api.redis, self._tags[1])
         return Seen.of(answer, value, self._commands, safe=operation.method == "GET")
 
     async def _state(self) -> Mapping[str, Any]:
@@ -413,11 +397,14 @@ class Attack:
         tag = self._tags[1]
         attackers = (
             f"{{palaver:agents{':' * bool(tag)}{tag}}}",
-            schedule_keys.schedule(tag, ""),
-            schedule_keys.schedule_ticks(tag, ""),
+            *(
+                beginning
+                for own_keys in brought_to_tests("own_keys", "tenants").values()
+                for beginning in own_keys(tag)
+            ),
         )
         for name in names:
-            # What the attacker calls his own agents and schedules is no business of anybody.
+            # What the attacker calls its own agents and schedules tells nothing.
             if not name.startswith(attackers) and any(each in name for each in self._victim.names):
                 state[name] = await redis.dump(name)
         return state
