@@ -8,7 +8,7 @@ from contextlib import aclosing, contextmanager
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from palaver.errors import NoRoom, UnknownRun
+from palaver.errors import NoRoom
 from palaver.operations.backend import Backend, within_deadline
 from palaver.operations.live_keys import InvalidKey, key_ended
 from palaver.processes.tasks import end
@@ -133,11 +133,15 @@ async def in_time(backend: Backend, wait: Coroutine[Any, Any, T], seconds: float
 
 
 async def _follow(backend: Backend, run: Run, until: Until) -> Run:
-    async with aclosing(backend.store.feeds.watch(run.id, after=run.last_event_id)) as events:
-        async for event in events:
-            # Deltas change nothing about the run; None means that a message may have been lost.
-            if event is None or not event.type.endswith(".delta"):
-                now = await backend.run(run.id)
-                if until.reached(run, now):
-                    return now
-    raise UnknownRun(run.id)
+    now = run
+    while not until.reached(run, now):
+        async with aclosing(backend.store.feeds.watch(run.id, after=now.last_event_id)) as events:
+            async for event in events:
+                # Deltas change nothing about the run; None means that a message may have been lost.
+                if event is None or not event.type.endswith(".delta"):
+                    now = await backend.run(run.id)
+                    if until.reached(run, now):
+                        return now
+        # The events came to an end that the run has not come to: the store has lost it.
+        now = await backend.run(run.id)
+    return now

@@ -14,6 +14,7 @@ from api.native.links import Run, RunList
 from palaver.errors import ErrorClass, Failure
 from palaver.steps.verdicts import GiveUp
 from palaver.vocabulary.lifecycle import StopReason
+from tests.contract.rewinding import rewind, snapshot
 from tests.unit.api_world import AGENT, BODY, RUN_ID, World, assert_problem, events_of, in_one_world, world
 from tests.waiting import PATIENCE, aeventually
 
@@ -136,6 +137,28 @@ async def test_a_run_that_fails_shows_its_error() -> None:
         assert failed["error"]["class"] == "authentication"
         listed = await api.client.get("/v1/runs?error_class=authentication&status=failed,expired")
         assert [each["id"] for each in listed.json()["data"]] == [run["id"]]
+
+
+async def test_a_wait_for_a_run_whose_end_the_store_has_lost_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a failover: the end is heard of, and gone when the run is read. That was a 404."""
+    async with world() as api:
+        run = await api.submit()
+        lease, runs = await api.claim(run), api.app.state.backend.store.runs
+        kept, read = [await snapshot(api.redis)], type(runs).get
+        waiting = asyncio.create_task(api.client.get(f"{run['links']['self']}?wait=10&until=terminal"))
+        await aeventually(api.watched)
+
+        async def read_too_late(self: Any, run_id: str) -> Any:
+            if kept:
+                await rewind(api.redis, kept.pop())
+            return await read(self, run_id)
+
+        monkeypatch.setattr(type(runs), "get", read_too_late)
+        await api.finish(run, lease=lease)
+        await aeventually(lambda: not kept)
+        await api.finish(run, "again", lease=lease)
+        answer = await waiting
+        assert (answer.status_code, answer.json()["output"]) == (200, "again")
 
 
 @pytest.mark.parametrize("until", ["terminal", "action"])
