@@ -1,5 +1,5 @@
-"""docs/how-to/failures.md is what happens, in other protocols, too: its commands are run, and what they answer is
-compared with the page.
+"""docs/how-to/failures.md is what happens, and so is what more_failures.txt has besides: the commands are run, and what
+they answer is compared.
 
 With REWRITE_PAGES=1 in the environment the answers are written into the page instead.
 """
@@ -21,7 +21,7 @@ from tests.process.typed import shell
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
-PAGES: Final = (ROOT / "docs/how-to/failures.md", ROOT / "tests/process/failures_in_other_protocols.txt")
+PAGES: Final = (ROOT / "docs/how-to/failures.md", ROOT / "tests/process/more_failures.txt")
 BLOCK: Final = re.compile(r"(```console\n|```json\n)(.*?)(```)", re.DOTALL)
 ID: Final = re.compile(r"\b(run|conv)_\w{28}")
 FIELDS: Final = ("status", "stop_reason", "error")
