@@ -38,9 +38,16 @@ _TOKENS: Final = re.compile(
 _BEGINS: Final = re.compile(r"(?!end\b|else)[A-Za-z_]")
 """The first line of a statement of a file: at the left edge, where none of its other lines has a word but ``end``."""
 
+_PLACEHOLDER: Final = re.compile("@([A-Z]+)@")
 Names = Mapping[str, Mapping[str, object]]
 Files = Mapping[str, str]
 """The texts of Lua files, by name."""
+
+
+class Template(str):
+    """A text in which ``@NAME@`` stands for something. To look for it in Lua is ten times as dear as to join parts."""
+
+    __slots__ = ()
 
 
 class Assembler:
@@ -228,10 +235,16 @@ def _for_redis(text: str, places: Sequence[Line], names: Names) -> str:
 
 
 def literal(value: object) -> str:
-    """A value of Python in Lua; of a set, a function that says whether something is in it."""
+    """A value of Python in Lua; of a set, a function that says whether something is in it, and of a template, one that
+    answers the text with what a table has by these names."""
     match value:
         case bool():
             return "true" if value else "false"
+        case Template():
+            parts = _PLACEHOLDER.split(value)
+            parts[::2] = map(literal, parts[::2])
+            parts[1::2] = (f"x.{name}" for name in parts[1::2])
+            return f"function(x) return {' .. '.join(parts)} end"
         case str():
             escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
             return f"'{escaped}'"

@@ -18,7 +18,7 @@ from palaver.schemas.tenants import Caps
 from palaver.steps.leases import Renewal
 from palaver.steps.wire import message_templates
 from palaver.store.redis import fleet_keys, provider_keys
-from palaver.store.scripting.assembly import Names
+from palaver.store.scripting.assembly import Names, Template
 from palaver.store.scripting.contracts.declaration import NEWER
 from palaver.store.scripting.contracts.logs import ENTRY_FIELDS, Misplaced
 from palaver.store.scripting.contracts.replies import RefusalCode
@@ -137,7 +137,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         },
         "Cap": _texts(Caps.model_fields),
         "Priority": {"USUAL": USUAL_PRIORITY},
-        "Delivery": {"MESSAGES": message_templates()},
+        "Delivery": {"MESSAGES": {kind: Template(text) for kind, text in message_templates().items()}},
         "Ledger": ledger.NAMES,
         "Limit": {name.upper(): limit.value for name, limit in all_limits().items()},
         "Setting": {name.upper(): value for name, value in settings._asdict().items()},

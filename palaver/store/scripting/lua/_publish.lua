@@ -14,13 +14,12 @@ end
 -- Answers whether the queue has it: a server that does not take it says why to the caller of the script.
 local function send(to, queue, run, conversation, name, number, title)
   if not Setting.SENDS or title == '' then return false end
-  local kinds, template = StepKind.OF_QUEUE, Delivery.MESSAGES
+  local kinds, templates = StepKind.OF_QUEUE, Delivery.MESSAGES
   local step, call = string.match(name, '^([^/]*)/?(.*)$')
   local kind = kinds[queue] or StepKind.TOOL
-  local of_call = call ~= '' and template[kind .. '/']
-  local message = string.gsub(of_call or template[kind], '@(%u+)@', { QUEUE = to, RUN = run,
-    CONVERSATION = conversation, STEP = step, CALL = call, NUMBER = string.format('%d', number),
-    TITLE = string.sub(cjson.encode(title), 2, -2) })
+  local template = call ~= '' and templates[kind .. '/'] or templates[kind]
+  local message = template({ QUEUE = to, RUN = run, CONVERSATION = conversation, STEP = step, CALL = call,
+    NUMBER = string.format('%d', number), TITLE = string.sub(cjson.encode(title), 2, -2) })
   return type(redis.pcall('LPUSH', to, message)) == 'number'
 end
 
