@@ -93,11 +93,11 @@ PARTS: Final[Mapping[str, Part]] = {
     ),
     "crashes": Part(
         "Crash",
-        "Five runs; the process that makes the calls, or runs the tools, is killed and started again at once, while an "
-        "API and a database in processes of their own live on. A tool that is run again has its effect twice; after a "
-        "tool step Palaver tells the model instead that the call may have taken effect. Where the effect is a refund, "
-        "`python -m bench --only refund` counts those that are paid twice, beside the Microsoft Agent Framework "
-        "([measured](bench.md#refunds-that-are-interrupted-between-the-payment-and-its-checkpoint)).",
+        "Five runs; the process that makes the calls, or runs the tools, is killed and started again at once. A tool "
+        "that is run again has its effect twice; after a tool step Palaver tells the model instead that the call may "
+        "have taken effect. "
+        "[Refunds](bench.md#refunds-that-are-interrupted-between-the-payment-and-its-checkpoint) that are paid twice "
+        "were counted beside the Microsoft Agent Framework.",
         lambda rig, peers, quick: crashes.measure(
             rig, peers, crashes=1, places=("model",) if quick else ("model", "tool")
         ),
