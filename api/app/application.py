@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Lifespan
 
 from palaver.config.policy import OperatorPolicy, load_policy
@@ -101,7 +102,7 @@ def create_app(
         opened = store or Store.connect(chosen, shared=True, send=publisher is None)
         stored_keys = StoredKeys(opened.api_keys, opened.signing_keys)
         foreign = _foreign_tokens(chosen, opened)
-        app.state.access = Access.of(chosen, app.state.dialects, stored_keys, foreign)
+        app.state.access = Access.of(chosen, stored_keys, foreign)
         known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(
             settings=chosen,
@@ -161,9 +162,38 @@ class ApiApplication(Starlette):
         self.router.redirect_slashes = False
         self.state.dialects = dialects
         self._document: dict[str, Any] | None = None
+        self._spoken: set[Dialect] = set()
+        """Dialects whose routes are served: others are loaded with the first request for them."""
+        self._handlers: Handlers | None = None
         for dialect in dialects:
-            self.routes.extend([*dialect.routes, *dialect.sockets])
+            if dialect.loaded:
+                self._serve(dialect)
         add_pages(self, _INFO["title"], self.openapi)
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """The routes of all dialects, and the framework's."""
+        for dialect in self.state.dialects:
+            dialect.load()
+            self._serve(dialect)
+        return self.router.routes
+
+    def speaks(self, dialect: Dialect) -> bool:
+        """Tell whether its routes are served already."""
+        return dialect in self._spoken
+
+    async def learn(self, dialect: Dialect) -> None:
+        """Serve the routes of a dialect, which are loaded in a thread: others are answered meanwhile."""
+        if not dialect.loaded:
+            await asyncio.to_thread(dialect.load)
+        self._serve(dialect)
+
+    def _serve(self, dialect: Dialect) -> None:
+        if dialect not in self._spoken:
+            self._spoken.add(dialect)
+            self.router.routes.extend([*dialect.routes, *dialect.sockets])
+            if self._handlers is not None:
+                self._handlers.serve(self.router.routes)
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, made when it is first asked for.
@@ -176,7 +206,8 @@ class ApiApplication(Starlette):
 
     def build_middleware_stack(self) -> ASGIApp:
         """Our layers, and behind them the framework's: sockets, documents, and what is not there."""
-        return Middleware(Handlers(super().build_middleware_stack(), self.routes))
+        self._handlers = Handlers(super().build_middleware_stack(), self.router.routes)
+        return Middleware(self._handlers)
 
 
 @contextmanager
@@ -232,6 +263,8 @@ async def _not_here(request: Request, error: Exception) -> Response:
 def _document(app: ApiApplication) -> dict[str, Any]:
     dialects: tuple[Dialect, ...] = app.state.dialects
     paths: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for dialect in dialects:
+        dialect.load()
     for route in (route for dialect in dialects for route in dialect.routes):
         paths[route.path_format][route.method.lower()] = route.describe()
     # Describing the routes has gathered the schemas.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final
@@ -53,34 +53,26 @@ class Access:
     keys: CallerKeys
     cors: Cors
     hosts: Hosts
-    probes: frozenset[str]
-    """Paths of routes that answer no more than yes or no, and need no key."""
     opened: frozenset[str]
-    """Paths of all routes that need no key."""
+    """Paths of documents that need no key."""
     narrow: Mapping[str, Keys]
     """Keys for one path alone, by that path."""
     tracing: Tracing | None = None
     """The way in which submitted runs get their traces; None if tracing is off."""
 
     @classmethod
-    def of(
-        cls, settings: Settings, dialects: Sequence[Dialect], stored: StoredKeys, foreign: TokenReader | None = None
-    ) -> Access:
-        """Return the access to an application with these settings, which speaks these dialects.
+    def of(cls, settings: Settings, stored: StoredKeys, foreign: TokenReader | None = None) -> Access:
+        """Return the access to an application with these settings.
 
         Raises:
             ConfigurationError: traces are to be sent, and not as Palaver can.
         """
-        probes = frozenset(path for dialect in dialects for path in dialect.probes)
-        opened = probes.union(*(dialect.pages for dialect in dialects))
-        opened = opened | DOCUMENTS if settings.open_docs else opened
         narrow = {METRICS: Keys(settings.metrics_keys), QUEUES: Keys(settings.queues_keys)}
         return cls(
             CallerKeys(settings, stored, foreign),
             Cors(settings),
             Hosts(settings),
-            probes,
-            opened,
+            frozenset(DOCUMENTS) if settings.open_docs else frozenset(),
             narrow,
             Tracing.of(os.environ),
         )
@@ -95,12 +87,13 @@ class Access:
             Problem, InvalidKey, Refused: the caller may not ask, or not from there.
             StoreUnavailable, IssuerUnavailable: whether the key is valid is not known; so may be what Redis raises.
         """
-        if path in self.probes:
+        probes = path in dialect.probes
+        if probes:
             host_of(headers)
         else:
             self.hosts.check(scope, headers)
         key = dialect.key_of(scope, headers)
-        opened = path in self.opened or dialect.page(path) is not None
+        opened = probes or path in self.opened or dialect.page(path) is not None
         if opened and self.keys.stores(key):
             # It is answered while Redis is away, too, and waits for no issuer.
             return await self._if_known(key)
@@ -182,6 +175,8 @@ class Middleware:
                     access.hosts.check(scope, headers)
                     await preflight(scope, receive, send_with_id)
                     return
+                if not scope["app"].speaks(dialect):
+                    await scope["app"].learn(dialect)
                 caller, live = await access.admit(path, scope, headers, dialect)
                 state["caller"] = caller
                 with access.keys.held(live), acting_for(caller), access.trace(headers), telling(gap):

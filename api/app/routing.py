@@ -31,6 +31,10 @@ class Handlers:
 
     def __init__(self, otherwise: ASGIApp, routes: Iterable[BaseRoute]) -> None:
         self._otherwise = otherwise
+        self.serve(routes)
+
+    def serve(self, routes: Iterable[BaseRoute]) -> None:
+        """Serve these routes, and no others."""
         by_path: defaultdict[str, dict[str, HandlerRoute]] = defaultdict(dict)
         for route in routes:
             if isinstance(route, HandlerRoute):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from importlib import import_module
+from threading import Lock
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
@@ -66,6 +68,8 @@ class Dialect:
         settings: type[FromEnvironment] | None = None,
         well_known: Collection[str] = (),
         pages: Mapping[str, Page] = MappingProxyType({}),
+        package: str | None = None,
+        modules: Sequence[str] = (),
     ) -> None:
         self.name: Final = name
         """The prefix of the names of its operations in the document; empty for none."""
@@ -88,6 +92,11 @@ class Dialect:
         self.pages: Final = pages
         """Its pages and their files, by their paths, in no document and for who has no key: a browser that follows a
         link sends none. A path that ends in ``/*`` is for all that have one other part there."""
+        self.loaded = not modules
+        """True if its routes are there."""
+        self._package: Final = package
+        self._modules: Final = modules
+        self._loading: Final = Lock()
         self.probes: Final[set[str]] = set()
         """Paths of its routes that want no key."""
         self.unaudited: Final[set[str]] = set()
@@ -99,6 +108,14 @@ class Dialect:
         self.sockets: Final[list[WebSocketRoute]] = []
         self.socket_scopes: Final[dict[str, Scope]] = {}
         """The scope that a key needs for the sockets at each path."""
+
+    def load(self) -> None:
+        """Import the ``modules`` of its ``package``, which add its routes. So is done when the first request comes for
+        it, and when all routes are listed; a dialect that names none has its routes from the start."""
+        with self._loading:
+            for module in () if self.loaded else self._modules:
+                import_module(f".{module}", self._package)
+            self.loaded = True
 
     def owns(self, path: str) -> bool:
         """Tell whether a path is below its prefix, or well-known. Without a prefix it owns any, also texts that are no

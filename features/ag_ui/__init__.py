@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from . import running, stopping
 from .dialect import AG_UI
 
-__all__ = ["AG_UI", "running", "stopping"]
+__all__ = ["AG_UI"]

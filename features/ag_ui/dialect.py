@@ -55,6 +55,8 @@ AG_UI: Final = Dialect(
     ErrorFormat(JSON, "AgUiProblem", _SCHEMA),
     about="The same runs for kits that speak AG-UI.",
     tables=TABLES,
+    package=__package__,
+    modules=("running", "stopping"),
 )
 
 

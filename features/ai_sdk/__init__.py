@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from . import chatting, listing, resuming
 from .dialect import AI_SDK
 
-__all__ = ["AI_SDK", "chatting", "listing", "resuming"]
+__all__ = ["AI_SDK"]

@@ -46,6 +46,8 @@ AI_SDK: Final = Dialect(
     ErrorFormat(_TEXT, "AiSdkProblem", _SCHEMA),
     about="The same runs for pages with `useChat` of the AI SDK.",
     tables=TABLES,
+    package=__package__,
+    modules=("chatting", "listing", "resuming"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from . import serving
 from .dialect import MCP
 
-__all__ = ["MCP", "serving"]
+__all__ = ["MCP"]

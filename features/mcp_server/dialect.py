@@ -87,6 +87,8 @@ MCP: Final = Dialect(
     tables=TABLES,
     settings=McpSettings,
     well_known=(METADATA,),
+    package=__package__,
+    modules=("serving",),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from . import chat, conversations, models, responses
 from .dialect import OPENAI
 
-__all__ = ["OPENAI", "chat", "conversations", "models", "responses"]
+__all__ = ["OPENAI"]

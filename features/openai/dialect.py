@@ -115,6 +115,8 @@ OPENAI: Final = Dialect(
     query=AnyQuery,
     about="The same runs for clients of OpenAI's API.",
     tables=TABLES,
+    package=__package__,
+    modules=("chat", "conversations", "models", "responses"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from . import conversations, creating, history, sockets, verbs
 from .dialect import OPENHANDS
 
-__all__ = ["OPENHANDS", "conversations", "creating", "history", "sockets", "verbs"]
+__all__ = ["OPENHANDS"]

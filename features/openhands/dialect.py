@@ -111,6 +111,8 @@ OPENHANDS: Final = Dialect(
     about="The same conversations for OpenHands' clients.",
     tables=TABLES,
     settings=OpenHandsSettings,
+    package=__package__,
+    modules=("conversations", "creating", "history", "sockets", "verbs"),
 )
 
 

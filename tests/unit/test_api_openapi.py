@@ -210,7 +210,7 @@ def test_without_keys_the_document_asks_for_none() -> None:
     app = create_app(SETTINGS)
     store = Store.connect(SETTINGS)
     stored = StoredKeys(store.api_keys, store.signing_keys)
-    app.state.access = Access.of(SETTINGS, app.state.dialects, stored)
+    app.state.access = Access.of(SETTINGS, stored)
     open_document = app.openapi()
     assert "securitySchemes" not in open_document["components"]
     assert '"security"' not in json.dumps(open_document["paths"])
