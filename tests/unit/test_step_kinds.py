@@ -75,7 +75,7 @@ async def test_a_task_makes_an_attempt_in_its_process_and_a_child_in_its_loop(
     title, attempt = task("run", "conv", "1/c1", 1)
     assert title == "run/1/c1"
     assert await attempt == "run is running"
-    assert seen == [(handler_of, "this process's", "run", "conv", "1/c1")] * 2
+    assert seen == [(handler_of, "this process's", TOOL, "run", "conv", "1/c1")] * 2
 
 
 def test_a_kind_has_one_function() -> None:
