@@ -59,7 +59,6 @@ from .children.output import Output
 from .children.output_capture import OutputCapture
 from .children.request import ChildRequest
 from .loops.keeper import running, watched
-from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .loops.stops import stops_noticed
 from .models.late_port import LateModelPort
@@ -179,6 +178,8 @@ def _prepare(sender: Any) -> None:
     processes = app.capacity if _in_children() else 1
     _histograms = Histograms(*_kinds, places=0 if here.metrics_port is None else processes)
     if here.metrics_port is not None:
+        from .loops.metrics_server import MetricsServer
+
         MetricsServer(here.metrics_host, here.metrics_port, _histograms.exposed)
     _preflight.start()
 

@@ -122,6 +122,12 @@ class Channel(redis.Channel):
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         """Parameters of its connections, which follow the primary where Sentinels know it."""
+        # Not above, as with TLS.
+        from palaver.store.redis.pool import driver
+
+        return self._places(asynchronous) | {"driver_info": driver()}
+
+    def _places(self, asynchronous: bool) -> dict[str, Any]:
         shown = self.connection.client.transport_options.get("sentinels")
         if shown is None:
             if self.connection.client.ssl:

@@ -30,7 +30,7 @@ _LOOK: Final = 0.25
 """Seconds between two looks at the children; a look is one waitpid a child, and some reads of /proc for busy ones."""
 
 _READ_BY_CHILDREN: Final = (AgentSpec, Message, ToolCall, ToolDeclaration)
-"""Models that each call reads: what reads them is built before there are children, once for all of them."""
+"""Models that each call reads: what reads them is built before there is a child, once for all of them."""
 slots: Final = Slots()
 pipes: Final = Pipes(slots)
 told_tools: Final = ToldTools()
@@ -103,6 +103,10 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
 
     def _create_worker_process(self, i: int) -> Any:
         global inherited
+        if not all(model.__pydantic_complete__ for model in _READ_BY_CHILDREN):
+            for model in _READ_BY_CHILDREN:
+                model.model_rebuild()
+            share_loaded()
         pipes.open(i)
         inherited = descriptors.open_files()
         try:
@@ -155,8 +159,6 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
     def on_start(self) -> None:
         """Be ready to start children."""
         global _guard
-        for model in _READ_BY_CHILDREN:
-            model.model_rebuild()
         share_loaded()
         _guard = Guard(slots, settings())
         super().on_start()
