@@ -14,6 +14,7 @@ _WORKER: Final = "tests/unit/test_in_place.py"
 _LUA: Final = "palaver/store/scripting/lua/"
 _IN_PLACE: Final = f"{_LUA}_in_place.lua"
 _LEASE: Final = f"{_LUA}_lease.lua"
+_TAIL: Final = f"{_LUA}_tail.lua"
 _OFFER: Final = "workers/steps/in_place.py"
 _FOLLOWING: Final = "workers/broker/jobs.py"
 
@@ -67,7 +68,12 @@ IN_PLACE_MUTANTS: Final = by_name(
         "  go_on = place and claim_next\n  retry_step(name, step)\n",
     ),
     _mutant("a run whose time is up goes on", _IN_PLACE, "first_time_limit().at <= NOW or", ""),
-    _mutant("a log that is read anew in each place", _LEASE, "log_tail(known, known_at) or", "log_tail(0, 0) or"),
+    _mutant(
+        "a log that is read anew in each place", _LEASE, "log_tail(known, known_at, follows) or", "log_tail(0, 0) or"
+    ),
+    _mutant("a step in place that is told nothing", _TAIL, "known_at, written, 1", "known_at, {}, 1"),
+    _mutant("a log that others have written, too", _TAIL, "known == ENTRIES - #written", "true"),
+    _mutant("a first claim that looks at nothing", _TAIL, "if follows and", "if", "tests/contract/test_rewinds.py"),
     _mutant(
         "a cancel that comes between two steps is lost", _OFFER, "        self._active.add(following)\n", "", _WORKER
     ),

@@ -8,9 +8,10 @@ import orjson
 import pytest
 
 from palaver.errors import StaleLease
-from palaver.schemas.models import AgentSpec, Message
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import Lease, Renewal, Settled, Stray
-from palaver.steps.verdicts import Continue, Finish, RetryAfter
+from palaver.steps.verdicts import Continue, Finish, RetryAfter, ToolOutcome
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.store_driver import PAUSE, RATE_LIMITED, RESUME, StoreDriver, calls, say
@@ -78,6 +79,24 @@ async def test_the_answer_that_was_lost_is_given_again(driver: StoreDriver) -> N
     assert other.following is None
     foreign = await driver.store.steps.settle(lease, HM, place=place._replace(worker="w2"))
     assert foreign.following is None
+
+
+async def test_what_is_new_is_told_as_the_log_has_it(driver: StoreDriver) -> None:
+    """The script tells what it has written itself; a repeat of it reads the log."""
+    _, lease = await driver.begin()
+    call = ToolCall(id="c", name="calculator", arguments="{}")
+    outcome = ToolOutcome(Message(role="tool", call_id="c", name="calculator", content="42"))
+    opaque = Opaque("chat_completions/fake/x", '{"reasoning_content":"hm"}')
+    verdict = Continue(Message(role="assistant", tool_calls=(call,)), outcomes=(outcome,), opaque=opaque)
+    place = await driver.place(lease, nonce="same", known=lease.log.position)
+    first = (await driver.store.steps.settle(lease, verdict, place=place)).following
+    again = (await driver.store.steps.settle(lease, verdict, place=place)).following
+    assert first is not None
+    assert again is not None
+    assert first.log == again.log
+    assert [entry.message.role for entry in first.log.entries] == ["assistant", "tool"]
+    assert first.log.entries[0].opaque == opaque
+    assert not first.log.rebuilt
 
 
 async def test_an_answer_that_comes_too_late_gets_no_lease_of_another(driver: StoreDriver) -> None:

@@ -86,6 +86,24 @@ async def test_a_worker_that_knows_what_was_lost_begins_anew(driver: StoreDriver
     await driver.finish(lease)
 
 
+async def test_a_first_claim_looks_at_what_its_worker_knows(driver: StoreDriver) -> None:
+    """Although it writes the entry behind that itself."""
+    (delivery,) = (await driver.submit()).deliveries
+    (at,) = await driver.redis.xrange(keys.log(delivery.conversation_id), "2-0", "2-0")
+    lost = await driver.store.steps.claim(
+        delivery.run_id,
+        delivery.conversation_id,
+        "1",
+        queues=("model",),
+        worker="w1",
+        nonce="n",
+        known=2,
+        known_at=int(at[1][b"at"]) - 1,
+    )
+    assert isinstance(lost, Lease)
+    assert (lost.log.position, lost.log.rebuilt, driver.said(lost)) == (3, True, ["hello"])
+
+
 async def test_a_worker_that_knows_more_than_there_is_begins_anew(driver: StoreDriver, redis: Any) -> None:
     run_id, lease = await driver.begin()
     kept = await snapshot(redis)

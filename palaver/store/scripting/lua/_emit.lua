@@ -3,16 +3,21 @@
 
 local is_for_feed_only = Events.FEED_ONLY
 
+-- The entries of the log that this script has written, as Redis would answer them.
+local written = {}
+
 -- Write an entry to the log, at its newest position; `run` is '' and `seq` 0 for one that belongs to no run. Its fields are
 -- in the order of ENTRY_FIELDS of Python, which is where `LogEntry` has its places from. Only the log has what is `opaque`,
 -- if anything is: it is not to be shown.
 local function append_entry(position, run, seq, kind, data, opaque)
   local id = position .. '-0'
+  local fields = { 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data }
   if opaque then
-    redis.call('XADD', LOG, id, 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data, 'opaque', opaque)
-  else
-    redis.call('XADD', LOG, id, 'type', kind, 'at', NOW, 'run', run, 'seq', seq, 'data', data)
+    fields[#fields + 1] = 'opaque'
+    fields[#fields + 1] = opaque
   end
+  written[#written + 1] = { id, fields }
+  redis.call('XADD', LOG, id, unpack(fields))
 end
 
 -- So many entries with so much data are about to come into the log.

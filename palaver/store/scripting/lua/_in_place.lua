@@ -15,7 +15,7 @@ local place, following = args.in_place[1], nil
 
 -- The reply with the lease of a model step of the run that this worker has.
 local function lease_in_place(name, step, facts)
-  return lease_of(name, step, facts, 0, place.known, place.known_at)
+  return lease_of(name, step, facts, 0, place.known, place.known_at, true)
 end
 
 -- What an earlier call of this very script answered, if that was lost: the lease, as long as the worker has it. Else nil.

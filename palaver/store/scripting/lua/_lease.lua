@@ -37,7 +37,7 @@ local function lease_step(name, step, facts, worker, nonce, lease_ms)
 end
 
 -- The reply with the lease of a step, and the log behind what the worker knows of it.
-local function lease_of(name, step, facts, waited_ms, known, known_at)
+local function lease_of(name, step, facts, waited_ms, known, known_at, follows)
   local most, model = limits().budget.tool_calls, facts[3] or 0
   local per_day, per_month, requests, tokens
   if not step.call then
@@ -51,7 +51,7 @@ local function lease_of(name, step, facts, waited_ms, known, known_at)
     metadata = facts[5], submitted_by = SUBMITTER, condenses = facts[6], call = step.call, edited = step.edited,
     kept = step.kept, answer = step.answer, shown = step.shown,
     calls_left = most and math.max(0, most - (facts[4] or 0)),
-    log = known and log_tail(known, known_at) or { 0, 0, {}, 1, '', '' }, waited_ms = waited_ms,
+    log = known and log_tail(known, known_at, follows) or { 0, 0, {}, 1, '', '' }, waited_ms = waited_ms,
     deliveries = to_publish(), secrets_at = SECRETS_AT, trace = TRACE, money_capped = per_day or per_month,
     rate_capped = requests or tokens,
   }

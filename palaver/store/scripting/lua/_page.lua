@@ -24,6 +24,13 @@ local function page(log, from, to, command)
   return found, false, bytes
 end
 
+-- Whether one page has them all.
+local function fit(entries)
+  local bytes = 0
+  for _, entry in ipairs(entries) do bytes = bytes + size_of(entry) end
+  return #entries < PAGE and bytes < PAGE_BYTES
+end
+
 -- What changes whenever something of the log is withdrawn, and with the beginning and the end of a deletion.
 local function withdrawals(conversation)
   local seen = redis.call('HMGET', conversation, 'withdrawn_at', 'deletions')
