@@ -132,7 +132,9 @@ def routes() -> str:
     for path, item in create_app(dialects=(NATIVE,)).openapi()["paths"].items():
         noun = path.split("/")[2] if path.startswith("/v1/") else "the process"
         nouns.setdefault(noun, []).extend(f"`{method.upper()} {_short(path)}`" for method in item)
-    return "".join(wrapped(f"- {noun}: {', '.join(routes)}\n") for noun, routes in nouns.items())
+    alone = [route for routes in nouns.values() if len(routes) == 1 for route in routes]
+    listed = {noun: routes for noun, routes in nouns.items() if len(routes) > 1} | {"others": alone}
+    return "".join(wrapped(f"- {noun}: {', '.join(routes)}\n") for noun, routes in listed.items())
 
 
 def _short(path: str) -> str:
