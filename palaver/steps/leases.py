@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum, IntEnum
 from typing import Annotated, NamedTuple
 
@@ -15,7 +15,7 @@ from palaver.schemas.opaque import Opaque
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.durations import Seconds
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.step_kinds import StepKind, kind_of, queue_in_broker
+from palaver.vocabulary.step_kinds import TOOL, StepKind, kind_of, queue_in_broker
 
 
 class Delivery(NamedTuple):
@@ -114,6 +114,29 @@ class Lease:
         """The call to answer, of a kind that does not ask a model."""
         assert self.call is not None, f"{self.step} answers no call"
         return self.call
+
+    def of_call(self, call: ToolCall, shown: str | None, fence: int, time_left: Seconds, secrets_at: str) -> Lease:
+        """The lease of the step of a ``call`` that was asked for under this lease of a model step, and begins."""
+        return replace(
+            self,
+            kind=TOOL,
+            step=f"{self.step}/{call.id}",
+            fence=fence,
+            attempt=1,
+            try_number=1,
+            elapsed=0.0,
+            time_left=time_left,
+            call=call,
+            log=LogTail(),
+            out_for=None,
+            lacking_for=0.0,
+            waited=0.0,
+            secrets_at=secrets_at,
+            money_capped=False,
+            rate_capped=False,
+            shown=shown,
+            deliveries=(),
+        )
 
     @property
     def fallback(self) -> str | None:
@@ -231,8 +254,8 @@ class Settled:
     deliveries: tuple[Delivery, ...]
     next_run: str | None
     """The conversation's next run, which has to be started now."""
-    following: Lease | None = None
-    """The lease of the run's next step, if the worker that settled goes on with it."""
+    following: tuple[Lease, ...] = ()
+    """The leases with which the worker that settled goes on: of the next model step, or of the turn's tool steps."""
     due: tuple[str, ...] = ()
     """Entries of the due index, of children and parents of the run, that have to be acted on now."""
 

@@ -50,6 +50,8 @@ class OpenCall:
     """A person other than the submitter of the run has to approve it."""
     shown: str | None = None
     """The digest of its tool as the model was shown it; None if its worker does not tell, or it is none of a worker."""
+    at_hand: bool = False
+    """The worker that opens it takes from its queue, and has the tool."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Final
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _STORE: Final = "tests/contract/test_in_place.py"
+_CALLS: Final = "tests/contract/test_calls_in_place.py"
 _WORKER: Final = "tests/unit/test_in_place.py"
 _LUA: Final = "palaver/store/scripting/lua/"
 _IN_PLACE: Final = f"{_LUA}_in_place.lua"
@@ -34,13 +35,13 @@ IN_PLACE_MUTANTS: Final = by_name(
     _mutant(
         "a step in place that is delivered as well",
         _IN_PLACE,
-        "  return true",
-        "  return false",
+        "lease_here(name, step) }\n  return true",
+        "lease_here(name, step) }\n  return false",
     ),
     _mutant(
         "a step in place that no due time ends", _LEASE, "redis.call('ZADD', DUE, NOW + lease_ms, member(name))", ""
     ),
-    _mutant("who waits is passed by", _IN_PLACE, " or somebody_waits(place.room) or", " or"),
+    _mutant("who waits is passed by", _IN_PLACE, " and not others_wait(step.queue, room)", ""),
     _mutant("who has room for all lets nobody go on", _IN_PLACE, "NOW - ON_ITS_WAY) > room", "NOW - ON_ITS_WAY) > 0"),
     _mutant(
         "who has room for one thinks it is for all",
@@ -51,23 +52,17 @@ IN_PLACE_MUTANTS: Final = by_name(
     _mutant(
         "a lost answer that hands out another's lease",
         _IN_PLACE,
-        "is_leased_to(step, place.worker, place.nonce)",
-        "true",
+        "is_leased_to(step, place.worker, place.nonce) then return",
+        "true then return",
     ),
     _mutant("a lost answer with the lease in it", f"{_LUA}settle.lua", "answer_before() or answer", "answer"),
-    _mutant(
-        "a call of a tool that is begun in place",
-        f"{_LUA}settle.lua",
-        "  if not open_steps(name) then",
-        "  go_on = place and claim_next\n  if not open_steps(name) then",
-    ),
     _mutant(
         "a step that is tried again in place",
         f"{_LUA}settle.lua",
         "  retry_step(name, step)\n",
-        "  go_on = place and claim_next\n  retry_step(name, step)\n",
+        "  go_on = place and take_next\n  retry_step(name, step)\n",
     ),
-    _mutant("a run whose time is up goes on", _IN_PLACE, "first_time_limit().at <= NOW or", ""),
+    _mutant("a run whose time is up goes on", _IN_PLACE, "first_time_limit().at > NOW and ", ""),
     _mutant(
         "a log that is read anew in each place", _LEASE, "log_tail(known, known_at, follows) or", "log_tail(0, 0) or"
     ),
@@ -75,9 +70,13 @@ IN_PLACE_MUTANTS: Final = by_name(
     _mutant("a log that others have written, too", _TAIL, "known == ENTRIES - #written", "true"),
     _mutant("a first claim that looks at nothing", _TAIL, "if follows and", "if", "tests/contract/test_rewinds.py"),
     _mutant(
-        "a cancel that comes between two steps is lost", _OFFER, "        self._active.add(following)\n", "", _WORKER
+        "a cancel that comes between two steps is lost",
+        _OFFER,
+        "        self._active.update(following.values())\n",
+        "",
+        _WORKER,
     ),
-    _mutant("an offer that nobody took stays", _OFFER, "if following.lease is None:", "if False:", _WORKER),
+    _mutant("an offer that nobody took stays", _OFFER, "if step.lease is None}", "if False}", _WORKER),
     _mutant("no bound of steps", _OFFER, "active.in_place < self._most and", "", _WORKER),
     _mutant(
         "a bound of one more step", _OFFER, "active.in_place < self._most", "active.in_place <= self._most", _WORKER
@@ -104,6 +103,85 @@ IN_PLACE_MUTANTS: Final = by_name(
         _FOLLOWING,
         "**request, **headers,",
         "**headers, **request,",
+        _WORKER,
+    ),
+    _mutant("a call that vouches for the log", _IN_PLACE, "not string.find(args.step, '/', 1, true)", "true", _CALLS),
+    _mutant(
+        "a call under the fence before",
+        _IN_PLACE,
+        "{ name, step.fence }\n  return",
+        "{ name, step.fence - 1 }\n  return",
+        _CALLS,
+    ),
+    _mutant("a call that is begun without its tool", _IN_PLACE, "not at_hand[name] or not takes", "not takes", _CALLS),
+    _mutant(
+        "a call that is begun and delivered",
+        _IN_PLACE,
+        "{ name, step.fence }\n  return true",
+        "{ name, step.fence }\n  return false",
+        _CALLS,
+    ),
+    _mutant("calls that take no places", _IN_PLACE, "  room = room - 1\n", "", _CALLS),
+    _mutant("a call that passes others by", _IN_PLACE, " and not others_wait(step.queue, room)", "", _CALLS),
+    _mutant("a call beyond the cap of its tenant", _IN_PLACE, " and not is_at_cap(OWNER)", "", _CALLS),
+    _mutant("a call that is not counted as in flight", _IN_PLACE, "  fly(OWNER, ID, name, 1)\n", "", _CALLS),
+    _mutant(
+        "a lost answer without the calls in it",
+        _IN_PLACE,
+        "  return #taken > 0 and calls_in_place()\nend",
+        "  return nil\nend",
+        _CALLS,
+    ),
+    _mutant(
+        "a lost answer that hands out another's calls",
+        _IN_PLACE,
+        "is_leased_to(step, place.worker, place.nonce) then taken",
+        "true then taken",
+        _CALLS,
+    ),
+    _mutant("a call in place that has no time left", _IN_PLACE, "first_time_limit().at - NOW,", "0,", _CALLS),
+    _mutant(
+        "a call in place that knows old secrets",
+        _IN_PLACE,
+        "secrets_at = SECRETS_AT",
+        "secrets_at = ''",
+        "tests/contract/test_vault.py",
+    ),
+    _mutant("a call in place that is a model's", "palaver/steps/leases.py", "            kind=TOOL,\n", "", _CALLS),
+    _mutant(
+        "a call in place that was claimed long ago", "palaver/steps/leases.py", "elapsed=0.0", "elapsed=9.0", _CALLS
+    ),
+    _mutant("a call in place that sees the log", "palaver/steps/leases.py", "            log=LogTail(),\n", "", _CALLS),
+    _mutant(
+        "a call that begins though its lease may be lost",
+        "palaver/store/steps/steps.py",
+        "self._settle_and_begin(lease, call) if begins else",
+        "",
+        "tests/contract/test_durability.py",
+    ),
+    _mutant(
+        "a call that is handed back and sent to no worker",
+        "palaver/store/steps/steps.py",
+        "                    deliveries += moved.deliveries\n",
+        "                    pass\n",
+        "tests/contract/test_durability.py",
+    ),
+    _mutant("calls that their worker has not the tools for", _OFFER, " if each.at_hand]", "]", _WORKER),
+    _mutant(
+        "a call that uses up the bound", "workers/steps/active_step.py", "+ (call_of(step) is None)", "+ 1", _WORKER
+    ),
+    _mutant(
+        "a call under the task of the model",
+        _FOLLOWING,
+        "(delivery.task_name, delivery",
+        "(job.args[0], delivery",
+        _WORKER,
+    ),
+    _mutant(
+        "a message for each that follows",
+        _FOLLOWING,
+        "request.acknowledged, before.acknowledged = before.acknowledged, True",
+        "request.acknowledged = before.acknowledged",
         _WORKER,
     ),
 )

@@ -49,7 +49,7 @@ TURN_MUTANTS: Final = by_name(
     _mutant(
         "who waits for a turn is passed by",
         f"{_LUA}_in_place.lua",
-        "delivered + redis.call('ZCOUNT', held_back(Queue.MODEL), '-inf', NOW - ON_ITS_WAY) > room",
+        "delivered + redis.call('ZCOUNT', held_back(queue), '-inf', NOW - ON_ITS_WAY) > room",
         "delivered > room",
     ),
     _mutant("the backlog of another", _DELIVER, "hold_back(OWNER, step.queue", "hold_back('', step.queue"),

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -97,11 +97,12 @@ class Zygote:
         self._stream.close()
         self._process.kill(signal.SIGKILL)
 
-    def child(self, armed: str = "") -> Forked:
-        """One more process, to be started; `armed` is what PALAVER_FAILPOINTS would say."""
+    def child(self, armed: str = "", *options: str) -> Forked:
+        """One more process, to be started; `armed` is what PALAVER_FAILPOINTS would say, and `options` are those of its
+        role."""
         self._named += 1
         name = f"forked-{self._line}-{self._named}"
-        child = Forked(self, name, log_path=self._logs / f"{name}.log", ready=self._ready, armed=armed)
+        child = Forked(self, name, options, log_path=self._logs / f"{name}.log", ready=self._ready, armed=armed)
         self._children.append(child)
         return child
 
@@ -114,9 +115,9 @@ class Zygote:
             child.kill(signal.SIGKILL)
         self._children.clear()
 
-    def fork(self, log: Path, armed: str) -> int:
+    def fork(self, log: Path, armed: str, options: Sequence[str]) -> int:
         """Its process id."""
-        return int(self.ask(role=self._line, log=str(log), armed=armed, ledger=str(self.ledger)))
+        return int(self.ask(role=self._line, options=options, log=str(log), armed=armed, ledger=str(self.ledger)))
 
     def ask(self, **request: Any) -> Any:
         """What the warm parent answers."""
@@ -152,10 +153,18 @@ class Forked(ChildCommand):
     """A process that a zygote forks. `armed` may be changed for its next start."""
 
     def __init__(
-        self, zygote: Zygote, name: str, *, log_path: Path, ready: Callable[[ChildCommand], bool], armed: str
+        self,
+        zygote: Zygote,
+        name: str,
+        options: Sequence[str],
+        *,
+        log_path: Path,
+        ready: Callable[[ChildCommand], bool],
+        armed: str,
     ) -> None:
         super().__init__(name, (), environment=zygote.environment, log_path=log_path, ready=ready)
         self.armed = armed
+        self._options = options
         self._zygote = zygote
 
     @property
@@ -164,7 +173,7 @@ class Forked(ChildCommand):
         return self.running and self._ready(self)
 
     def _spawn(self, log: IO[bytes]) -> Spawned:
-        return _Fork(self._zygote, self._zygote.fork(self.log_path, self.armed))
+        return _Fork(self._zygote, self._zygote.fork(self.log_path, self.armed, self._options))
 
 
 class _Fork:
@@ -226,11 +235,11 @@ def _answer_all(program: str, connection: socket.socket, stream: TextIO) -> None
             answer(pid)
 
 
-def _become(role: str, log: str, armed: str, ledger: str) -> NoReturn:
+def _become(role: str, options: Sequence[str], log: str, armed: str, ledger: str) -> NoReturn:
     """Be the process of the role, as if it had been started."""
     write_to(log)
     failpoint.arm(armed, ledger)
-    sys.argv = command(role)[2:]
+    sys.argv = command(role, options)[2:]
     module = importlib.import_module("api.serving" if sys.argv[0] == "api" else f"{sys.argv[0]}.__main__")
     sys.exit(module.main())
 

@@ -84,16 +84,19 @@ def calls(
     timeout: float = 3600.0,
     second_person: Sequence[str] = (),
     queue: str | None = None,
+    at_hand: Sequence[str] = (),
 ) -> Continue:
     """The model's message that asks for tools, all of them tool steps; some wait for an approval, perhaps that of a
-    second person, or a client's output first. ``queue`` is the one that the tool names."""
+    second person, or a client's output first. ``queue`` is the one that the tool names; the worker has the tools of
+    calls that are ``at_hand``."""
     asked = tuple(ToolCall(id=call_id, name="calculator", arguments='{"x": 1}') for call_id in ids)
     opened = []
     for call in asked:
         awaits: ActionType | None = "approval" if call.id in approval else "client_tool" if call.id in client else None
         by_other = call.id in second_person
         wait = timeout if awaits else 0.0
-        opened.append(OpenCall(call, call.id in idempotent, awaits, wait, second_person=by_other, queue=queue))
+        how: dict[str, Any] = {"second_person": by_other, "queue": queue, "at_hand": call.id in at_hand}
+        opened.append(OpenCall(call, call.id in idempotent, awaits, wait, **how))
     return Continue(Message(role="assistant", content="let me see", tool_calls=asked), calls=tuple(opened))
 
 
@@ -205,11 +208,14 @@ class StoreDriver:
         finally:
             self.redis.evalsha = evalsha
 
-    async def answer(self, lease: Lease, text: str = "42", *, ends_run: bool = False) -> Settled:
-        """The tool answers, perhaps one that ends the run."""
+    async def answer(
+        self, lease: Lease, text: str = "42", *, ends_run: bool = False, place: OfferedPlace | None = None
+    ) -> Settled:
+        """The tool answers, perhaps one that ends the run, and perhaps its worker would go on."""
         assert lease.call is not None
         message = Message(role="tool", call_id=lease.call.id, name=lease.call.name, content=text)
-        return await self.store.steps.settle(lease, Continue(outcomes=(ToolOutcome(message, ends_run=ends_run),)))
+        answered = Continue(outcomes=(ToolOutcome(message, ends_run=ends_run),))
+        return await self.store.steps.settle(lease, answered, place=place)
 
     async def finish(self, lease: Lease, reason: StopReason = StopReason.END_TURN, text: str = "bye") -> Settled:
         """The model ends its turn."""

@@ -18,7 +18,7 @@ from palaver.steps.leases import Lease
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.steps.due_items import DueItem
-from tests.contract.store_driver import StoreDriver
+from tests.contract.store_driver import StoreDriver, calls
 from tests.contract.waitaof import knows_waitaof, need_waitaof
 
 pytestmark = pytest.mark.process
@@ -144,6 +144,27 @@ async def test_a_tool_does_not_begin_before_its_intent_is_safe(servers: Any, dri
     assert (lease.attempt, lease.try_number) == (1, 1)
     await driver.answer(lease)
     assert await driver.results(run_id) == [("a", "42")]
+
+
+async def test_no_tool_begins_in_place_before_its_intent_is_safe(servers: Any, driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    place = (await driver.place(lease))._replace(room=9)
+    servers[1].pause()
+    settled = await driver.store.steps.settle(lease, calls("a", "b", at_hand=("a", "b")), place=place)
+    servers[1].resume()
+    assert settled.following == ()
+    assert [(each.step, each.number) for each in settled.deliveries] == [("1/a", 2), ("1/b", 2)]
+    for delivery in settled.deliveries:
+        claimed = await driver.claim(delivery)
+        assert (claimed.attempt, claimed.try_number) == (1, 1)
+        await driver.answer(claimed)
+    assert await driver.results(run_id) == [("a", "42"), ("b", "42")]
+
+
+async def test_a_tool_begins_in_place_when_its_intent_is_safe(servers: Any, driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
+    settled = await driver.store.steps.settle(lease, calls("a", at_hand=("a",)), place=await driver.place(lease))
+    assert [each.step for each in settled.following] == ["1/a"]
 
 
 @pytest.fixture

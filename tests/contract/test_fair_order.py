@@ -226,7 +226,7 @@ async def test_a_cap_that_is_lowered_ends_what_goes_on_in_place(driver: StoreDri
     lease = fleet.held.popleft()
     place = OfferedPlace("w1", "n", 10.0, lease.log.position, lease.log.position_at, 4)
     settled = await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="hm")), place=place)
-    assert settled.following is None
+    assert not settled.following
     assert settled.deliveries == ()
     done = await driver.finish(fleet.held.popleft())
     assert [delivery.run_id for delivery in done.deliveries] == [lease.run_id]
@@ -240,12 +240,11 @@ async def test_nobody_goes_on_in_place_where_somebody_waits_for_a_turn(driver: S
     lease = fleet.held.popleft()
     place = OfferedPlace("w1", "n", 10.0, lease.log.position, lease.log.position_at, 2 * WINDOW)
     goes_on = Continue(Message(role="assistant", content="hm"))
-    following = (await driver.store.steps.settle(lease, goes_on, place=place)).following
-    assert following is not None
+    (following,) = (await driver.store.steps.settle(lease, goes_on, place=place)).following
     (held,) = await fleet.submit(B, 1)
     await driver.redis.zadd(keys.held_back("00", "model"), {f"{held}/1": 1})
     place = OfferedPlace("w1", "n2", 10.0, following.log.position, following.log.position_at, 0)
-    assert (await driver.store.steps.settle(following, goes_on, place=place)).following is None
+    assert not (await driver.store.steps.settle(following, goes_on, place=place)).following
 
 
 async def test_urgent_runs_go_first_among_those_of_their_tenant(driver: StoreDriver) -> None:

@@ -28,9 +28,9 @@ async def go_on(driver: StoreDriver, lease: Lease, verdict: Any = HM, **place: A
 async def taken(driver: StoreDriver, lease: Lease, **place: Any) -> Lease:
     """The lease of the step behind that of ``lease``, claimed in place."""
     settled = await go_on(driver, lease, **place)
-    assert settled.following is not None
     assert (settled.status, settled.deliveries, settled.next_run) == (RunStatus.RUNNING, (), None)
-    return settled.following
+    (following,) = settled.following
+    return following
 
 
 async def scores(driver: StoreDriver, key: str) -> dict[str, float]:
@@ -71,14 +71,12 @@ async def test_the_answer_that_was_lost_is_given_again(driver: StoreDriver) -> N
     place = await driver.place(lease, nonce="same")
     first = await driver.store.steps.settle(lease, HM, place=place)
     again = await driver.store.steps.settle(lease, HM, place=place)
-    assert first.following is not None
-    assert again.following is not None
-    assert (again.following.fence, again.following.step) == (first.following.fence, "2")
+    assert [(each.fence, each.step) for each in again.following] == [(first.following[0].fence, "2")]
     assert len([entry for entry in await driver.log(run_id) if entry.type == "message.created"]) == 2
     other = await driver.store.steps.settle(lease, HM, place=place._replace(nonce="another"))
-    assert other.following is None
+    assert not other.following
     foreign = await driver.store.steps.settle(lease, HM, place=place._replace(worker="w2"))
-    assert foreign.following is None
+    assert not foreign.following
 
 
 async def test_what_is_new_is_told_as_the_log_has_it(driver: StoreDriver) -> None:
@@ -89,10 +87,8 @@ async def test_what_is_new_is_told_as_the_log_has_it(driver: StoreDriver) -> Non
     opaque = Opaque("chat_completions/fake/x", '{"reasoning_content":"hm"}')
     verdict = Continue(Message(role="assistant", tool_calls=(call,)), outcomes=(outcome,), opaque=opaque)
     place = await driver.place(lease, nonce="same", known=lease.log.position)
-    first = (await driver.store.steps.settle(lease, verdict, place=place)).following
-    again = (await driver.store.steps.settle(lease, verdict, place=place)).following
-    assert first is not None
-    assert again is not None
+    (first,) = (await driver.store.steps.settle(lease, verdict, place=place)).following
+    (again,) = (await driver.store.steps.settle(lease, verdict, place=place)).following
     assert first.log == again.log
     assert [entry.message.role for entry in first.log.entries] == ["assistant", "tool"]
     assert first.log.entries[0].opaque == opaque
@@ -102,8 +98,7 @@ async def test_what_is_new_is_told_as_the_log_has_it(driver: StoreDriver) -> Non
 async def test_an_answer_that_comes_too_late_gets_no_lease_of_another(driver: StoreDriver) -> None:
     _, lease = await driver.begin()
     place = await driver.place(lease)
-    following = (await driver.store.steps.settle(lease, HM, place=place)).following
-    assert following is not None
+    (following,) = (await driver.store.steps.settle(lease, HM, place=place)).following
     await driver.finish(following)
     with pytest.raises(StaleLease):
         await driver.store.steps.settle(lease, HM, place=place)
@@ -122,7 +117,7 @@ async def test_a_delivery_of_it_is_a_stray(driver: StoreDriver) -> None:
 async def test_who_offers_nothing_is_sent_a_delivery(driver: StoreDriver) -> None:
     _, lease = await driver.begin()
     settled = await driver.store.steps.settle(lease, HM)
-    assert settled.following is None
+    assert not settled.following
     assert [delivery.step for delivery in settled.deliveries] == ["2"]
 
 
@@ -138,12 +133,12 @@ async def test_nobody_goes_on_while_somebody_waits(driver: StoreDriver) -> None:
 
     await aeventually(lambda: _later(server_time, score + 101))
     settled = await go_on(driver, lease)
-    assert settled.following is None
+    assert not settled.following
     (delivery,) = settled.deliveries
     second = await driver.claim(delivery)
     # Nobody waits any more.
     await driver.finish(await driver.claim(waiting.deliveries[0]))
-    assert (await go_on(driver, second)).following is not None
+    assert (await go_on(driver, second)).following
 
 
 async def _later(clock: Any, than: float) -> bool:
@@ -154,7 +149,7 @@ async def test_a_pause_parks_what_would_have_followed(driver: StoreDriver) -> No
     run_id, lease = await driver.begin()
     await driver.act(run_id, PAUSE)
     settled = await go_on(driver, lease)
-    assert (settled.following, settled.deliveries) == (None, ())
+    assert (settled.following, settled.deliveries) == ((), ())
     assert (await driver.get(run_id)).status == RunStatus.PAUSED
     acted = await driver.act(run_id, RESUME)
     assert [delivery.step for delivery in acted.settled.deliveries] == ["2"]
@@ -164,7 +159,7 @@ async def test_a_cancel_wins(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     await driver.store.runs.cancel(run_id)
     settled = await go_on(driver, lease)
-    assert (settled.following, settled.status) == (None, RunStatus.CANCELLED)
+    assert (settled.following, settled.status) == ((), RunStatus.CANCELLED)
 
 
 async def test_a_cancel_after_it_ends_what_follows(driver: StoreDriver) -> None:
@@ -173,21 +168,21 @@ async def test_a_cancel_after_it_ends_what_follows(driver: StoreDriver) -> None:
     await driver.store.runs.cancel(run_id)
     assert (await driver.get(run_id)).status == RunStatus.CANCELLING
     settled = await go_on(driver, following)
-    assert (settled.following, settled.status) == (None, RunStatus.CANCELLED)
+    assert (settled.following, settled.status) == ((), RunStatus.CANCELLED)
 
 
 @pytest.mark.parametrize("ids", ["a", "ab"])
 async def test_calls_of_tools_are_delivered(driver: StoreDriver, ids: str) -> None:
     _, lease = await driver.begin()
     settled = await go_on(driver, lease, calls(*ids))
-    assert settled.following is None
+    assert not settled.following
     assert [delivery.step for delivery in settled.deliveries] == [f"1/{call}" for call in ids]
 
 
 async def test_a_step_that_is_tried_again_at_once_is_delivered(driver: StoreDriver) -> None:
     _, lease = await driver.begin()
     settled = await go_on(driver, lease, RetryAfter(0.0, RATE_LIMITED))
-    assert settled.following is None
+    assert not settled.following
     assert [(delivery.step, delivery.number) for delivery in settled.deliveries] == [("1", 2)]
     assert (await driver.claim(settled.deliveries[0])).attempt == 2
 
@@ -196,7 +191,7 @@ async def test_a_run_whose_time_is_up_does_not_go_on(driver: StoreDriver) -> Non
     run_id, lease = await driver.begin()
     await driver.redis.hset(keys.run(run_id), "deadline", 2)
     settled = await go_on(driver, lease)
-    assert settled.following is None
+    assert not settled.following
     assert [delivery.step for delivery in settled.deliveries] == ["2"]
     (ended,) = await driver.hasten(run_id, "end")
     assert ended.status == RunStatus.EXPIRED
@@ -209,25 +204,24 @@ async def test_room_for_all_who_wait_is_room_for_this_one(driver: StoreDriver) -
         await driver.redis.zadd(keys.ready(each.run_id[4:6], "model"), {f"{each.run_id}/1": 1})
     place = await driver.place(lease)
     full = await driver.store.steps.settle(lease, HM, place=place._replace(room=1))
-    assert full.following is None
+    assert not full.following
     second = await driver.claim(full.deliveries[0])
     place = await driver.place(second)
-    assert (await driver.store.steps.settle(second, HM, place=place._replace(room=2))).following is not None
+    assert (await driver.store.steps.settle(second, HM, place=place._replace(room=2))).following
 
 
 async def test_what_the_user_said_meanwhile_is_answered_in_place(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     await driver.act(run_id, say("and quickly"))
     settled = await go_on(driver, lease, Finish(Message(role="assistant", content="done"), StopReason.END_TURN))
-    assert settled.following is not None
-    assert [entry.message.text for entry in settled.following.log.entries] == ["hello", "done", "and quickly"]
+    assert [entry.message.text for entry in settled.following[0].log.entries] == ["hello", "done", "and quickly"]
 
 
 async def test_limits_end_the_run_as_ever(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin(agent=AgentSpec(model="fake/echo", max_steps=2))
     following = await taken(driver, lease)
     settled = await go_on(driver, following)
-    assert (settled.following, settled.status) == (None, RunStatus.INCOMPLETE)
+    assert (settled.following, settled.status) == ((), RunStatus.INCOMPLETE)
     assert (await driver.get(run_id)).stop_reason is StopReason.MAX_STEPS
 
 
@@ -235,7 +229,7 @@ async def test_the_next_run_of_the_conversation_is_not_begun_in_place(driver: St
     _, lease = await driver.begin()
     behind = await driver.submit(conversation_id=lease.conversation_id, on_conflict="enqueue")
     settled = await go_on(driver, lease, Finish(Message(role="assistant", content="done"), StopReason.END_TURN))
-    assert (settled.following, settled.next_run) == (None, behind.run_id)
+    assert (settled.following, settled.next_run) == ((), behind.run_id)
 
 
 async def test_a_worker_that_dies_with_it_has_lost_it(driver: StoreDriver) -> None:

@@ -22,6 +22,7 @@ from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import AGENT, StoreDriver
 from tests.contract.test_bounds import Breaking, ended, many
+from tests.contract.test_calls_in_place import begun
 
 OLD, NEW = bytes(range(100, 132)).hex(), bytes(range(200, 232)).hex()
 CANARY = "canary-of-a-secret"
@@ -72,6 +73,13 @@ async def test_a_step_is_told_that_they_changed(driver: StoreDriver) -> None:
         lease = await driver.claim(started.deliveries[0])
         seen.append(lease.secrets_at)
     assert len({*seen, ""}) == 3
+
+
+async def test_a_call_that_begins_in_place_is_told_that_they_changed(driver: StoreDriver) -> None:
+    _, model = await driver.begin()
+    await driver.store.vault.keep(model.conversation_id, {"TOKEN": "new"})
+    (call,) = await begun(driver, model, "a")
+    assert (model.secrets_at == "", call.secrets_at == "") == (True, False)
 
 
 async def test_a_steered_run_has_them_too(driver: StoreDriver) -> None:

@@ -132,7 +132,7 @@ class Walker(Clients):
         if newest and (verdict == "retry" or (verdict == "hand back" and not flag)):
             self.started.discard(f"{lease.run_id}/{lease.step}")
         worker = choose(WORKERS)
-        place = await self._place(lease, worker, choose) if verdict == "go on" and lease.call is None else None
+        place = await self._place(lease, worker, choose) if verdict == "go on" else None
         try:
             settled = await self._bring(lease, verdict, choose(CALLS), flag, place)
             self.note(settled)
@@ -141,8 +141,8 @@ class Walker(Clients):
         else:
             assert newest or known
             self.current.pop(step, None) if newest else None
-            if settled.following is not None:
-                await self._begin(settled.following, self.known[worker, lease.conversation_id])
+            for following in settled.following:
+                await self._begin(following, self.known[worker, lease.conversation_id])
         self.current.pop(step, None) if newest else None
 
     async def _place(self, lease: Lease, worker: str, choose: Choose) -> OfferedPlace | None:
@@ -159,7 +159,7 @@ class Walker(Clients):
             case "go on" if lease.call is not None and lease.call.id[0] == "g":
                 return self._ask_agent(lease)
             case "go on" if tool:
-                return self.driver.answer(lease, ends_run=flag and lease.step.endswith("2"))
+                return self.driver.answer(lease, ends_run=flag and lease.step.endswith("2"), place=place)
             case "go on":
                 asked = tuple(ToolCall(id=each, name="agent_t" if each[0] == "g" else "t") for each in ids)
                 answers = tuple(
@@ -175,6 +175,7 @@ class Walker(Clients):
                         3600.0,
                         kind=REMOTE if call.id[0] == "g" else TOOL,
                         queue=None if call.id[0] == "g" else QUEUE_OF.get(call.id[1]),
+                        at_hand=call.id[0] in "ci",
                     )
                     for call in asked
                     if call.id[0] not in "ae"

@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.vocabulary.step_kinds import MODEL
+from features.stack.plan import COMMANDS
+from palaver.vocabulary.step_kinds import QUEUES
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
@@ -34,13 +35,13 @@ def alone(tmp_path: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def published(cluster: Cluster) -> Iterator[list[int]]:
-    """Deliveries of model steps that are published within the block: how many together. Complete behind it."""
+    """Deliveries that are published within the block: how many together. Complete behind it."""
     found: list[int] = []
     with cluster.deliveries() as server, server.monitor() as monitor:
 
         def count() -> None:
             for command in monitor.listen():
-                if command["command"].startswith(f"LPUSH {MODEL.queue}"):
+                if command["command"].startswith(tuple(f"LPUSH {queue}" for queue in QUEUES)):
                     found.append(command["command"].count("delivery_tag"))
                 elif command["command"] == "ECHO enough":
                     return
@@ -56,18 +57,15 @@ def published(cluster: Cluster) -> Iterator[list[int]]:
 
 
 def test_flower_has_each_step_as_a_task_of_its_own(alone: Cluster) -> None:
-    def told() -> dict[str, Any]:
-        return dict(httpx.get(f"{alone.stack.flower_url}/api/tasks", params={"limit": 5000}, timeout=PATIENCE).json())
-
     # It answers before it listens, and hears nothing of what began earlier.
-    eventually(lambda: alone.ended(alone.submit("echo")) and told())
+    eventually(lambda: alone.ended(alone.submit("echo")) and told(alone))
     runs = [alone.submit("tool-99", tools=["calculator"]) for _ in range(4)]
     for run_id in runs:
         assert alone.ended(run_id).status == "completed"
     expected = {f"{run_id}:{step}:1" for run_id in runs for step in range(1, 101)}
 
     def shown() -> dict[str, Any]:
-        tasks = {name: task for name, task in told().items() if name.partition(":")[0] in runs}
+        tasks = {name: task for name, task in told(alone).items() if name.partition(":")[0] in runs}
         return tasks if sum(task["state"] == "SUCCESS" for task in tasks.values()) >= len(expected) else {}
 
     tasks = eventually(shown)
@@ -81,6 +79,52 @@ def test_flower_has_each_step_as_a_task_of_its_own(alone: Cluster) -> None:
         )
         assert task["received"] <= task["started"] <= task["succeeded"]
         assert 0 < task["runtime"] < 30
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster whose one worker asks models and makes calls, with Flower."""
+    commands = {**COMMANDS, "worker": (*COMMANDS["worker"], "--tools")}
+    environment = {"FLOWER_UNAUTHENTICATED_API": "1", "PALAVER_TOOLS": "tests.process.tools"}
+    processes = {"api": 1, "worker": 1, "tools": 0, "flower": 1}
+    with Cluster(tmp_path, processes=processes, commands=commands, environment=environment) as cluster:
+        yield cluster
+
+
+@pytest.mark.skipif(ON_RABBITMQ, reason="counts what Redis was sent")
+def test_a_run_with_tools_needs_one_delivery_and_flower_has_each_step(both: Cluster) -> None:
+    eventually(lambda: both.ended(both.submit("echo")) and told(both))
+    with published(both) as deliveries:
+        run_id = both.submit("parallel-3", tools=["record_async"])
+        assert both.ended(run_id).status == "completed"
+        turns = both.submit("tool-14", tools=["record_async"])
+        assert both.ended(turns).status == "completed"
+    assert sum(deliveries) == 2
+    expected = {
+        f"{each}:{event.data['step'].replace('/', ':')}:1": "tool" if "/" in event.data["step"] else "model"
+        for each in (run_id, turns)
+        for event in both.events(each)
+        if event.type == "step.started"
+    }
+    assert Counter(expected.values()) == {"model": 2 + 15, "tool": 3 + 14}
+
+    def shown() -> dict[str, Any]:
+        tasks = {name: task for name, task in told(both).items() if name in expected}
+        return tasks if sum(task["state"] == "SUCCESS" for task in tasks.values()) == len(expected) else {}
+
+    tasks = eventually(shown)
+    assert {name: task["name"] for name, task in tasks.items()} == {
+        name: f"palaver.{kind}_step" for name, kind in expected.items()
+    }
+    titles = {"model": ("fake/parallel-3", "fake/tool-14"), "tool": ("record_async",)}
+    for name, task in tasks.items():
+        assert task["args"] in titles[expected[name]]
+        assert task["received"] <= task["started"] <= task["succeeded"]
+
+
+def told(cluster: Cluster) -> dict[str, Any]:
+    """Flower's tasks."""
+    return dict(httpx.get(f"{cluster.stack.flower_url}/api/tasks", params={"limit": 5000}, timeout=PATIENCE).json())
 
 
 def test_each_step_has_its_events_and_its_lines_in_order(cluster: Cluster) -> None:

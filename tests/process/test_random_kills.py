@@ -30,10 +30,11 @@ from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.process
 
-VICTIMS = {"worker": 3, "tools": 2, "api": 1}
-"""Each model worker is a sweeper as well."""
+VICTIMS = {"worker": 2, "tools": 2, "api": 1}
+"""Beside two workers of models and tools. Each that asks models is a sweeper as well."""
 MODELS = ("tool-4+use-each+rate-400", "steps-2-1-3+use-each+rate-400", "say-30+rate-100")
 KILLS = 15
+BOTH = "workers of models and tools"
 STARTING = "kills of what is starting"
 ROUND = 300
 """Kills between two looks at everything: what they left has to fit into memory."""
@@ -75,6 +76,7 @@ def kill_at_random(
     port = zygotes["api"].environment["PALAVER_API_PORT"]
     try:
         victims = {zygotes[line].child(): line for line, count in VICTIMS.items() for _ in range(count)}
+        victims |= {zygotes["worker"].child("", "--tools"): BOTH for _ in range(2)}
         with httpx.Client(base_url=f"http://{HOST}:{port}", trust_env=False, timeout=PATIENCE) as door:
             traffic = Traffic(cluster, chance, door, aimed=False)
             for done in range(0, kills, ROUND):
@@ -119,8 +121,10 @@ def one_round(
 
 
 def body(cluster: Cluster, chance: random.Random) -> dict[str, Any]:
-    """A run of tool turns or of an answer alone: calculator inline, the others in a child of a tools worker."""
-    return cluster.body(f"priced/{chance.choice(MODELS)}", tools=["calculator", "record", "record_idempotent"])
+    """A run of tool turns or of an answer alone: calculator inline, one on a loop, the others in a child of a tools
+    worker."""
+    tools = ["calculator", "record", "record_async", "record_idempotent"]
+    return cluster.body(f"priced/{chance.choice(MODELS)}", tools=tools)
 
 
 def kill_one(victims: Mapping[Forked, str], chance: random.Random) -> str:

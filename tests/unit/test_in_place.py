@@ -15,7 +15,7 @@ from kombu.message import Message as CeleryMessage
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.steps.leases import Delivery, Lease, LogTail, OfferedPlace
-from palaver.steps.verdicts import Continue, Finish, OpenCall, Verdict
+from palaver.steps.verdicts import Continue, Finish, OpenCall, ToolOutcome, Verdict
 from palaver.steps.wire import headers_of, payload_of
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import StopReason
@@ -29,6 +29,7 @@ from workers.steps.in_place import InPlace, PlaceOffer
 from workers.steps.request import StepRequest
 
 HM = Continue(Message(role="assistant", content="hm"))
+ANSWERED = Continue(outcomes=(ToolOutcome(Message(role="tool", call_id="a", name="t", content="42")),))
 RUN, CONVERSATION = new_run_id("00"), new_conversation_id(1)
 
 
@@ -155,9 +156,37 @@ def test_what_does_not_go_on_with_the_model_is_no_offer(verdict: Verdict) -> Non
     assert not world.offers(world.step(), verdict)
 
 
-def test_a_tool_step_offers_nothing_nor_one_whose_conversation_is_gone() -> None:
+def test_calls_that_are_at_hand_are_what_may_follow() -> None:
     world = World()
-    assert not world.offers(world.step("1/a"))
+    asked = [ToolCall(id=call_id, name="t") for call_id in "abc"]
+    opened = tuple(OpenCall(call, idempotent=False, at_hand=call.id != "b") for call in asked)
+    verdict = Continue(Message(role="assistant", tool_calls=tuple(asked)), calls=opened)
+    active = world.step("3")
+    with world.offer(active, verdict) as offer:
+        assert list(offer.following) == ["3/a", "3/c"]
+        call = lease("3").of_call(asked[0], None, 2, 60.0, "")
+        world.in_place.go_on(offer, call)
+    (delivery,) = world.pool.begun
+    assert (delivery.task_name, delivery.task_id, delivery.title) == ("palaver.tool_step", f"{RUN}:3:a:1", "t")
+    following = world.in_place.begin(RUN, "3/a")
+    assert following is not None
+    assert following.lease == call
+    assert world.active == {active, following}
+    assert (active.in_place, following.in_place) == (0, 0)
+
+
+def test_the_model_may_follow_a_tool_step() -> None:
+    world = World()
+    active = world.step("3/a")
+    with world.offer(active, ANSWERED) as offer:
+        world.in_place.go_on(offer, lease("4"))
+    following = world.in_place.begin(RUN, "4")
+    assert following is not None
+    assert following.in_place == 1
+
+
+def test_a_step_whose_conversation_is_gone_offers_nothing() -> None:
+    world = World()
     with world.in_place.offer(world.step(), HM, None) as offer:
         assert offer.place is None
 
@@ -168,7 +197,7 @@ def test_who_lost_the_step_and_offers_as_well_takes_nothing_away() -> None:
     with world.offer(world.step()), world.offer(world.step()) as newest:
         world.in_place.go_on(newest, lease("2"))
     following = world.in_place.begin(RUN, "2")
-    assert following is newest.following
+    assert following is newest.following["2"]
     assert following in world.active
 
 
@@ -254,7 +283,7 @@ class Celebrated:
 
     def follow(self, job: Job, step: str) -> Job:
         """A step in the place of the one of `job`, which ends."""
-        following = follower(job, Delivery("model", RUN, CONVERSATION, step, 1))
+        following = follower(job, Delivery("model", RUN, CONVERSATION, step, 1, "m for support"))
         begin = hand_over(job, following)
         job.callback((0, "'run is running'", 0.1))
         begin()
@@ -286,6 +315,22 @@ def test_its_message_is_acknowledged_behind_the_last_one() -> None:
     assert first.acknowledged == 1
 
 
+def test_of_several_that_follow_one_has_the_message() -> None:
+    first = Celebrated()
+    calls = [follower(first.job, Delivery("tools", RUN, CONVERSATION, f"1/{call_id}", 1)) for call_id in "ab"]
+    begins = [hand_over(first.job, call) for call in calls]
+    first.job.callback((0, "'run is running'", 0.1))
+    for begin in begins:
+        begin()
+    tasks = {request.id: request.name for request in state.active_requests if request.id.startswith(RUN)}
+    assert tasks == {f"{RUN}:1:a:1": "palaver.tool_step", f"{RUN}:1:b:1": "palaver.tool_step"}
+    calls[1].callback((0, "'run is running'", 0.1))
+    assert first.acknowledged == 0
+    calls[0].callback((0, "'run is running'", 0.1))
+    assert first.acknowledged == 1
+    assert not {task_id for task_id in state.requests if task_id.startswith(RUN)}
+
+
 def test_a_message_that_cannot_be_acknowledged_any_more_is_not() -> None:
     """The connection that brought it is lost."""
     first = Celebrated()
@@ -297,6 +342,5 @@ def test_a_message_that_cannot_be_acknowledged_any_more_is_not() -> None:
 
 def test_a_step_without_a_title_is_named_by_its_own_number() -> None:
     first = Celebrated()
-    first.request.request_dict["title"] = ""
     following = follower(first.job, Delivery("model", RUN, CONVERSATION, "2", 1))
     assert following.args[2]["argsrepr"] == f"{RUN} step 2"

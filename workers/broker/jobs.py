@@ -3,7 +3,7 @@
 One that follows has no message of its own, but to Celery it is a task like any other. It has an id, is received,
 started and over, in the log and in the events that Flower shows, and can be found and revoked. Only its message is that
 of the task before it, which is acknowledged behind the last one: Celery takes no other delivery for the place until
-then.
+then. Of several that follow one the first has it, and the others have none that is still to be acknowledged.
 
 It leans on what Celery 5.7 hands to a pool, methods of its `Request`, and on what its strategy does with one; held by
 tests/process/test_in_place.py and tests/process/test_flower.py.
@@ -15,7 +15,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 from weakref import ref
@@ -46,8 +46,8 @@ class Job:
     """By which connection to the broker it came."""
     running: asyncio.Task[Outcome] | None = None
     terminated: bool = False
-    following: Job | None = None
-    """The one that begins in its place when it has ended."""
+    following: list[Job] = field(default_factory=list)
+    """The tasks that begin in its place when it has ended."""
 
     def terminate(self, signal: int | None = None) -> None:
         """Cancel the task (`revoke(terminate=True)`, cold shutdown); its outcome after that is not reported."""
@@ -57,13 +57,13 @@ class Job:
 
 def follower(job: Job, delivery: Delivery) -> Job:
     """The task of a delivery of the same run, as the pool has it. In the loop's thread."""
-    name, _, request, *_ = job.args
-    # The run asks the same model for the same agent.
-    headers = headers_of(delivery._replace(title=request.get("title", "")))
+    _, _, request, *_ = job.args
+    headers = headers_of(delivery)
     payload = payload_of(delivery)
     args, kwargs, _ = payload
     facts = {**request, **headers, "correlation_id": delivery.task_id, "args": args, "kwargs": kwargs}
-    return replace(job, args=(name, delivery.task_id, facts, payload), running=None, terminated=False, following=None)
+    arguments = (delivery.task_name, delivery.task_id, facts, payload)
+    return replace(job, args=arguments, running=None, terminated=False, following=[])
 
 
 def log_received(following: Job) -> None:
@@ -87,7 +87,6 @@ def hand_over(job: Job, following: Job) -> Callable[[], None]:
         app=before.app,
         hostname=before.hostname,
         eventer=before.eventer,
-        task=before.task,
         connection_errors=before._connection_errors,
         headers=headers,
         body=payload,

@@ -7,7 +7,7 @@ Celery 5.7 has no such pool but takes one, a `BasePool` of one's own. Two thread
     _deliver: call back, begin the next      <- outcome --  _finished
 
 What is counted or called back stays in the hub thread, because kombu's channels, prefetch counters and event
-buffers belong to it. A task may be followed by another in its place (`TaskPool.go_on`): the loop begins that at once,
+buffers belong to it. A task may be followed by others in its place (`TaskPool.go_on`): the loop begins those at once,
 and Celery hears of it when the outcome of the first is delivered (workers/broker/jobs.py).
 
 These internals of Celery are leaned on; tests/process/test_pool.py holds each:
@@ -194,15 +194,13 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         while self._outcomes:
             job, outcome = self._outcomes.popleft()
             self._running.discard(job)
-            begin = None
-            if job.following is not None:
-                self._running.add(job.following)
-                begin = hand_over(job, job.following)
+            self._running.update(job.following)
+            begins = [hand_over(job, following) for following in job.following]
             try:
                 job.callback(outcome)
             except Exception:
                 logger.exception("Celery did not take the outcome of task %s", job.args[1])
-            if begin is not None:
+            for begin in begins:
                 begin()
         self._begin_waiting()
 
@@ -239,7 +237,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
     def go_on(self, delivery: Delivery) -> None:
         """Begin the task of a delivery that is not sent in the place of the current one, once that has ended."""
         job = self._jobs[asyncio.current_task()]  # type: ignore[index]
-        job.following = follower(job, delivery)
+        job.following.append(follower(job, delivery))
 
     def _run_loop(self, started: Future[None]) -> None:
         try:
@@ -276,9 +274,9 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
 
     def _finished(self, job: Job, running: asyncio.Task[Outcome]) -> None:
         del self._jobs[running]
-        if job.following is not None:
-            log_received(job.following)
-            self._start(job.following)
+        for following in job.following:
+            log_received(following)
+            self._start(following)
         try:
             outcome = running.result()
         except asyncio.CancelledError:

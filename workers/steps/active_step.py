@@ -7,6 +7,7 @@ import time
 from enum import Enum, auto
 
 from palaver.steps.leases import Lease
+from palaver.vocabulary.ids import call_of
 
 from ..models.call_clock import CallProgress
 from ..sources.containment import cancel
@@ -32,8 +33,8 @@ class ActiveStep:
         """``behind`` is the step of the run that ends in its place."""
         self.run_id = run_id
         self.step = step
-        self.in_place: int = behind.in_place + 1 if behind else 0
-        """The number of steps of the run before it that this process did in the same place, one behind the other."""
+        self.in_place: int = behind.in_place + (call_of(step) is None) if behind else 0
+        """The number of model steps of the run before it that this process went on from, one behind the other."""
         self.in_place_since: float = behind.in_place_since if behind else time.monotonic()
         """Time at which the first of them began (monotonic)."""
         self.reason: InterruptReason | None = None

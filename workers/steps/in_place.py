@@ -1,23 +1,24 @@
-"""Going on in place: who settles a model step claims the next one of its run with it, and begins that at once.
+"""Going on in place: the worker that settles a step claims the next steps of its run with that, and begins them at
+once.
 
-Nothing is published, waits in a queue or has to be claimed. To everybody who looks each of these steps is a Celery task
-of its own (workers/broker/jobs.py), and under its own lease. The store decides, in the script that settles: only
-a step that is ready goes on, and only while no step waits for a worker. Here are the bounds, and what a cancel finds.
+Behind a model step these are the tool steps of its turn, as far as this worker does such (`palaver worker --tools`), or
+the next model step; behind the last tool step of a turn it is the next model step. Nothing is published, waits in a
+queue or has to be claimed. Each of these steps is a Celery task of its own (workers/broker/jobs.py), under its own
+lease. The store decides, in the script that settles: only a step that is ready goes on, and only while no step of its
+queue waits for a worker. Here are the bounds, and what a cancel finds.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from palaver.config.settings import Settings
 from palaver.steps.leases import Delivery, Lease, OfferedPlace
 from palaver.steps.verdicts import Continue, Verdict
-from palaver.vocabulary.ids import call_of
-from palaver.vocabulary.step_kinds import MODEL
 
 from .active_step import ActiveStep
 from .conversations import CachedConversation
@@ -33,18 +34,17 @@ class PlacePool(Protocol):
         """Begin the task of ``delivery`` in the place of the current one, once that has ended."""
 
 
-class PlaceOffer:
-    """The offer of a step that is settled to the next one of its run."""
+class PlaceOffer(NamedTuple):
+    """The offer of a step that is settled to the next steps of its run."""
 
-    def __init__(self, place: OfferedPlace | None = None, following: ActiveStep | None = None) -> None:
-        self.place = place
-        """None if the run must not go on here."""
-        self.following = following
-        """The step that would begin here."""
+    place: OfferedPlace | None
+    """None if the run must not go on here."""
+    following: Mapping[str, ActiveStep]
+    """The steps that would begin here, by name."""
 
 
 class InPlace:
-    """The places of this process's model steps, and what begins in them."""
+    """The places of this process's steps, and what begins in them."""
 
     def __init__(self, settings: Settings, worker_id: str, capacity: int, active: set[ActiveStep]) -> None:
         self.pool: PlacePool | None = None
@@ -73,31 +73,32 @@ class InPlace:
 
     @contextmanager
     def offer(self, active: ActiveStep, verdict: Verdict, known: CachedConversation | None) -> Iterator[PlaceOffer]:
-        """Offer the place of a step to the next one of its run, while its ``verdict`` is settled. As from before any
-        claim, a cancel of the run finds the next step from now on."""
-        if known is None or not self._may_go_on(active, verdict):
-            yield PlaceOffer()
+        """Offer the place of a step to the next ones of its run, while its ``verdict`` is settled. As from before any
+        claim, a cancel of the run finds them from now on."""
+        names = () if known is None else self._behind(active, verdict)
+        if known is None or not names or not self._may_go_on(active):
+            yield PlaceOffer(None, {})
             return
-        following = ActiveStep(active.run_id, str(int(active.step) + 1), behind=active)
-        self._active.add(following)
-        self._upcoming.add(following)
+        following = {name: ActiveStep(active.run_id, name, behind=active) for name in names}
+        self._active.update(following.values())
+        self._upcoming.update(following.values())
         nonce = str(next(self._nonces))
         place = OfferedPlace(self._worker_id, nonce, self._lease, known.position, known.position_at, self._room)
         try:
             yield PlaceOffer(place, following)
         finally:
-            if following.lease is None:
-                self._active.discard(following)
-                self._upcoming.remove(following)
+            unused = {step for step in following.values() if step.lease is None}
+            self._active.difference_update(unused)
+            self._upcoming.difference_update(unused)
 
     def go_on(self, offer: PlaceOffer, lease: Lease) -> None:
-        """The offer was taken: the next step begins, under this lease, when the task that settled ends."""
-        following, pool = offer.following, self.pool
-        assert following is not None, "a place was offered"
-        assert pool is not None, "by a process whose pool can go on"
+        """The offer was taken: a step begins, under this lease, when the task that settled ends."""
+        following, pool = offer.following[lease.step], self.pool
+        assert pool is not None, "a place was offered by a process whose pool can go on"
         following.lease = lease
         self._taken[lease.run_id, lease.step] = following
-        pool.go_on(Delivery(MODEL.queue, lease.run_id, lease.conversation_id, lease.step, number=1))
+        title = _title(lease)
+        pool.go_on(Delivery(lease.kind.queue, lease.run_id, lease.conversation_id, lease.step, number=1, title=title))
 
     def begin(self, run_id: str, step: str) -> ActiveStep | None:
         """The step that begins now, if this process has claimed it already."""
@@ -113,8 +114,21 @@ class InPlace:
         leased = len(self._active) - self._claiming - len(self._upcoming)
         return max(0, self._capacity - leased)
 
-    def _may_go_on(self, active: ActiveStep, verdict: Verdict) -> bool:
-        if self.pool is None or not isinstance(verdict, Continue) or verdict.calls or call_of(active.step) is not None:
-            return False
+    def _behind(self, active: ActiveStep, verdict: Verdict) -> Sequence[str]:
+        """The names of the steps that may begin in the place of one with this verdict."""
+        if self.pool is None or not isinstance(verdict, Continue):
+            return ()
+        if verdict.calls:
+            return [f"{active.step}/{each.call.id}" for each in verdict.calls if each.at_hand]
+        return (str(int(active.step.partition("/")[0]) + 1),)
+
+    def _may_go_on(self, active: ActiveStep) -> bool:
+        assert self.pool is not None
         soon = time.monotonic() - active.in_place_since < self._longest
         return active.in_place < self._most and soon and self.pool.can_go_on()
+
+
+def _title(lease: Lease) -> str:
+    """What a step is, for operators: its tool or model, and the agent."""
+    what = lease.agent.model if lease.call is None else lease.call.name
+    return f"{what} for {lease.agent.name}" if lease.agent.name else what

@@ -20,7 +20,7 @@ from palaver.steps.verdicts import Postpone
 from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.telemetry.outage_log import OutageLog
-from palaver.tools import ToolSet
+from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.step_kinds import TOOL, StepKind, kind_of
 
@@ -148,6 +148,10 @@ class Runtime:
     def queues_of(self, kind: StepKind) -> tuple[str, ...]:
         """The queues of a kind that it takes from."""
         return self._queues_of[kind]
+
+    def makes_calls_of(self, tool: ToolDeclaration) -> bool:
+        """Tell whether steps of the tool may be done here: its queue is one of this worker, which has its code."""
+        return (tool.queue or TOOL.queue) in self.queues and self.tools.has_here(tool.name)
 
     @contextlib.contextmanager
     def working_on(self, run_id: str, step: str) -> Iterator[ActiveStep]:

@@ -75,8 +75,8 @@ async def make_attempt(
             shown, note = attempt.stream.close(verdict), attempt.trace_note(verdict)
             with runtime.in_place.offer(active, verdict, runtime.conversations.get(conversation_id)) as offer:
                 settled = await settle(runtime, lease, verdict, shown=shown, trace_note=note, place=offer.place)
-                if settled.following is not None:
-                    runtime.in_place.go_on(offer, settled.following)
+                for following in settled.following:
+                    runtime.in_place.go_on(offer, following)
             runtime.histograms.settled(lease, verdict, settled, active)
             if not settled.goes_on:
                 runtime.conversations.rest(conversation_id)

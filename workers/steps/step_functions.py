@@ -162,8 +162,17 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                     raise ToolError("the results of the calls made at once are too large together: make fewer at once")
                 outcomes.append(outcome)
             else:
-                opened = OpenCall(call, tool.idempotent, limit=tool.timeout, kind=kind, queue=tool.queue, shown=shown)
-                open_calls.append(opened)
+                open_calls.append(
+                    OpenCall(
+                        call,
+                        tool.idempotent,
+                        limit=tool.timeout,
+                        kind=kind,
+                        queue=tool.queue,
+                        shown=shown,
+                        at_hand=kind is TOOL and attempt.runtime.makes_calls_of(tool),
+                    )
+                )
             if tool.ends_run:
                 ending = tool.name
         except ToolFailure as error:

@@ -269,10 +269,20 @@ def _opened(
             action, queue = _action(lease, step), step.queue or step.kind.queue
             call_json = call.model_dump_json()
             opened.append(
-                NewCall(call.id, call.name, queue, step.idempotent, call_json, action, step.limit, step.shown)
+                NewCall(
+                    call.id,
+                    call.name,
+                    queue,
+                    step.idempotent,
+                    call_json,
+                    action,
+                    step.limit,
+                    step.shown,
+                    step.at_hand,
+                )
             )
         elif finishes or call.id in answered:
-            opened.append(NewCall(call.id, call.name, None, False, None, None, None, None))
+            opened.append(NewCall(call.id, call.name, None, False, None, None, None, None, False))
         else:
             raise ValueError("a call has neither a step nor an answer")
     return opened

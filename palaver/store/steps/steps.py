@@ -25,14 +25,23 @@ from palaver.steps.leases import (
     Shown,
     Stray,
 )
-from palaver.steps.verdicts import Verdict
+from palaver.steps.verdicts import Continue, Verdict
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, portions
 from palaver.store.redis.visits import answered
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.logs import LogPage, ReadLog
 from palaver.store.scripting.contracts.replies import Moved, Stale, Unknown
-from palaver.store.scripting.contracts.steps import Claim, HandBack, HeldLease, NewDelta, Promote, Renew, WriteDeltas
+from palaver.store.scripting.contracts.steps import (
+    CallsBegun,
+    Claim,
+    HandBack,
+    HeldLease,
+    NewDelta,
+    Promote,
+    Renew,
+    WriteDeltas,
+)
 from palaver.store.scripting.log_entries import read_tail
 from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts
@@ -165,16 +174,36 @@ class Steps:
             ValueError: the verdict would leave a call of its message without an answer.
             ResponseTooLarge: the verdict is larger than one script may take.
         """
-        call: Script[Moved | Lease | Stale] = settlement(lease, verdict, shown, trace_note, place)
-        match await self._scripts.run(call):
+        call: Script[Moved | Lease | CallsBegun | Stale] = settlement(lease, verdict, shown, trace_note, place)
+        begins = place is not None and isinstance(verdict, Continue) and any(each.at_hand for each in verdict.calls)
+        match await (self._settle_and_begin(lease, call) if begins else self._scripts.run(call)):
             case Moved() as moved:
                 return settled(moved)
             case Lease() as following:
-                return Settled(RunStatus.RUNNING, following.deliveries, None, await self._whole(following))
+                return Settled(RunStatus.RUNNING, following.deliveries, None, (await self._whole(following),))
+            case CallsBegun() as begun:
+                return Settled(RunStatus.RUNNING, begun.deliveries, None, _leases(lease, verdict, begun), begun.due)
             case Stale():
                 raise StaleLease
             case other:
                 assert_never(other)
+
+    async def _settle_and_begin(
+        self, lease: Lease, call: Script[Moved | Lease | CallsBegun | Stale]
+    ) -> Moved | Lease | CallsBegun | Stale:
+        """Settle a model step and begin its calls. Leases of calls that may be lost are handed back, as by `claim`."""
+        try:
+            return await self._scripts.run_durably(call)
+        except NotDurable as error:
+            reply: Moved | Lease | CallsBegun | Stale = error.reply
+            if not isinstance(reply, CallsBegun):
+                return reply
+            run, deliveries = keys.of_run(lease.run_id, lease.conversation_id), reply.deliveries
+            for step, fence in reply.calls:
+                back = HandBack(run=run, step=step, fence=fence, begun=False, used=used(Usage()), trace_note=None)
+                if isinstance(moved := await self._scripts.run(back), Moved):
+                    deliveries += moved.deliveries
+            return replace(reply, calls=(), deliveries=deliveries)
 
     async def promote(self, postponed: Sequence[tuple[str, str, str]]) -> list[Settled | None]:
         """Deliver postponed steps now, each by the ids of its conversation and run and its name; None for one that is
@@ -229,6 +258,15 @@ class Steps:
         replies = await self._scripts.run_each(calls)
         answered(shards, replies)
         return frozenset(shard for shard, reply in zip(shards, replies, strict=True) if isinstance(reply, Exception))
+
+
+def _leases(lease: Lease, verdict: Verdict, begun: CallsBegun) -> tuple[Lease, ...]:
+    """The leases of the calls that begin behind a model step."""
+    calls = {f"{lease.step}/{each.call.id}": each for each in (verdict.calls if isinstance(verdict, Continue) else ())}
+    return tuple(
+        lease.of_call(calls[step].call, calls[step].shown, fence, begun.time_left, begun.secrets_at)
+        for step, fence in begun.calls
+    )
 
 
 def _held(lease: Lease, progress: AnswerProgress | None) -> HeldLease:

@@ -96,6 +96,30 @@ class NewCall(NamedTuple):
     """The longest that an attempt may take; None if it is not known."""
     shown: str | None
     """The digest of the tool as the model was shown it; None if it is not known."""
+    at_hand: bool
+    """The worker that settles would begin it, if it offers a place."""
+
+
+class BegunCall(NamedTuple):
+    """A tool step that the worker has leased."""
+
+    step: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallsBegun:
+    """The verdict is applied, and the worker has leases of tool steps of the turn."""
+
+    deliveries: tuple[Delivery, ...]
+    """To publish, of other steps."""
+    due: tuple[str, ...]
+    """As `Moved` has it."""
+    time_left: Seconds
+    """Until the run's time is up."""
+    secrets_at: str
+    """Another value after each change of the conversation's secrets; empty if it has none."""
+    calls: tuple[BegunCall, ...]
 
 
 class SpanOutcome(StrEnum):
@@ -117,9 +141,10 @@ class VerdictKind(StrEnum):
     GIVE_UP = "give_up"
 
 
-class Settle(Script[Moved | Lease | Stale]):
+class Settle(Script[Moved | Lease | CallsBegun | Stale]):
     """Apply a verdict under a live lease. Without the newest fence nothing is written. A worker that offers its place
-    may get the lease of the run's next step: then no step is waiting for a worker, and there is nothing to publish."""
+    may get the lease of the run's next model step, or those of the turn's tool steps: then no step of their queue is
+    waiting for a worker."""
 
     when_full = True
     echoes = ("run_id", "conversation_id", "kind")

@@ -1,42 +1,91 @@
--- The worker that settles a step goes on with the run where it is: it claims the next model step here, without a delivery.
--- needs: turn, lease
+-- The worker that settles a step goes on with the run where it is: it claims the next steps here, without a delivery.
+-- needs: lease, verdict
 
 -- Milliseconds: a step that is ready for longer waits for a worker with room. Until then its delivery is on its way, or
 -- the worker that has it is about to claim it.
 local ON_ITS_WAY = 100
 
--- Whether model steps of this shard wait for a worker: more of them than this one has `room` for, or for their turn.
-local function somebody_waits(room)
-  local delivered = redis.call('ZCOUNT', ready(Queue.MODEL), '-inf', NOW - ON_ITS_WAY)
-  return delivered + redis.call('ZCOUNT', held_back(Queue.MODEL), '-inf', NOW - ON_ITS_WAY) > room
+-- Whether steps of a queue of this shard wait for a worker: more of them than this one has `room` for, or for their turn.
+local function others_wait(queue, room)
+  local delivered = redis.call('ZCOUNT', ready(queue), '-inf', NOW - ON_ITS_WAY)
+  return delivered + redis.call('ZCOUNT', held_back(queue), '-inf', NOW - ON_ITS_WAY) > room
 end
 
-local place, following = args.in_place[1], nil
+local place = args.in_place[1]
+-- The step that settles is ended in its place; each step that begins beside the first one takes a place more.
+local room = place and place.room
+-- The model step that this worker goes on with: its name, itself and what its lease says of the run. The tool steps that it
+-- takes: name and fence of each.
+local following, taken = nil, {}
+-- The tool steps that it has the tools for.
+local at_hand = {}
+for _, call in ipairs(args.calls) do
+  if call.at_hand then at_hand[args.step .. '/' .. call.id] = true end
+end
 
 -- The reply with the lease of a model step of the run that this worker has.
 local function lease_in_place(name, step, facts)
-  return lease_of(name, step, facts, 0, place.known, place.known_at, true)
+  -- The lease of a call says nothing of what its worker knows of the log.
+  local follows = not string.find(args.step, '/', 1, true)
+  return lease_of(name, step, facts, 0, place.known, place.known_at, follows)
 end
 
--- What an earlier call of this very script answered, if that was lost: the lease, as long as the worker has it. Else nil.
+-- The reply with the fences of the tool steps that this worker has: the rest of their leases it knows.
+local function calls_in_place()
+  return reply.calls_begun { deliveries = to_publish(), due = family.due, time_left_ms = first_time_limit().at - NOW,
+    secrets_at = SECRETS_AT, calls = taken }
+end
+
+-- What an earlier call of this very script answered, if that was lost: the leases, as long as the worker has them. Else nil.
 local function answer_before()
   local name = place and redis.call('HGET', RUN, 'seq')
   local step = name and step_of(name)
-  return step and is_leased_to(step, place.worker, place.nonce) and lease_in_place(name, step, facts_of_run())
+  if step and is_leased_to(step, place.worker, place.nonce) then return lease_in_place(name, step, facts_of_run()) end
+  for of_call in pairs(at_hand) do
+    step = step_of(of_call)
+    if step and is_leased_to(step, place.worker, place.nonce) then taken[#taken + 1] = { of_call, step.fence } end
+  end
+  return #taken > 0 and calls_in_place()
 end
 
-local function claim_next(name, step)
-  if first_time_limit().at <= NOW or somebody_waits(place.room) or is_at_cap(OWNER) then return false end
-  fly(OWNER, ID, name, 1)
+-- Whether the worker begins the step: if the run may go on, and it has more places than steps of the queue wait for.
+local function takes(step)
+  return first_time_limit().at > NOW and not others_wait(step.queue, room) and not is_at_cap(OWNER)
+end
+
+local function lease_here(name, step)
   local facts = facts_of_run()
+  room = room - 1
+  fly(OWNER, ID, name, 1)
   lease_step(name, step, facts, place.worker, place.nonce, place.lease_ms)
-  following = { name, step, facts }
+  return facts
+end
+
+local function take_call(name, step)
+  if not at_hand[name] or not takes(step) then return false end
+  lease_here(name, step)
+  taken[#taken + 1] = { name, step.fence }
   return true
+end
+
+local function take_next(name, step)
+  if not takes(step) then return false end
+  following = { name, step, lease_here(name, step) }
+  return true
+end
+
+-- Open the steps of the turn's calls. The worker that settles begins those that it has the tools for.
+local function open_steps_in_place(name)
+  go_on = place and take_call
+  local allowed = open_steps(name)
+  go_on = nil
+  return allowed
 end
 
 -- The step is over, and the run proceeds: with its next model step in this place, if that is ready and no other step waits.
 local function proceed_in_place()
-  go_on = place and claim_next
+  go_on = place and take_next
   local next_run = proceed()
-  return following and lease_in_place(unpack(following)) or moved(next_run)
+  if following then return lease_in_place(unpack(following)) end
+  return #taken > 0 and calls_in_place() or moved(next_run)
 end
