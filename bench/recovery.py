@@ -43,10 +43,9 @@ async def measure(kills: int, runs: int, lease_seconds: float, backlog: int, los
     table = Table(
         f"Recovery after kill -9 of a model worker in the middle of its calls (lease {lease_seconds:g} s)",
         ("s", "p50", "p99", "max", "steps", "kills"),
-        note="From the death of the worker until the model server gets the run's call again; where all were killed, "
-        "one `palaver worker` is started at once: until the first call of any run, from the kill and from when that "
-        "worker has reported. Last row: from the submit of a run whose message is lost until its first call; the "
-        "broker has nothing else.",
+        note="From the death of the worker until the model server gets the run's call again. In rows 2 and 3 all "
+        "workers were killed and one was started at once: until the first call of any run, from the kill and from that "
+        "worker's first report. Last row: the delivery of a run is lost; from its submit until its first call.",
     )
     for name, took, faults in (
         ("call made again", idle, kills),

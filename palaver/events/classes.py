@@ -169,7 +169,7 @@ class StepLost(BaseEvent):
 
 
 class MessageDelta(BaseEvent):
-    """More text of an answer. All of an attempt add up to the text of its message: one, if it came in one piece."""
+    """More text of an answer. Those of an attempt add up to the text of its message; an answer in one piece has one."""
 
     type: Literal[EventKind.MESSAGE_DELTA] = EventKind.MESSAGE_DELTA
     step: str
