@@ -6,19 +6,21 @@ import gc
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from palaver.config.settings import Settings
-from tests import api_schemas, certificates, once, store_server
-from tests.chaos.zygote import Zygote, zygotes_of
+from tests import api_schemas, certificates, once
+from tests.feature_cases import CARRIED_OUT
 from tests.forks import run as run_in_forks
-from tests.process import warm
-from tests.process.checks import check
-from tests.process.cluster import Cluster
-from tests.process.typed import warm_commands
+from tests.imports import STANDS_ON, features_of
 from tests.tiers import mark_long
+
+if TYPE_CHECKING:
+    from tests.chaos.zygote import Zygote
+    from tests.process.cluster import Cluster
 
 _LOG_LINES, _LOG_LINE = 20, 200
 """Lines of each log that a failed test shows, and characters of each."""
@@ -48,14 +50,24 @@ api_schemas.describe_once()
 once.know_the_version_of_redis()
 
 
+# What the tests stand on may be carried out: what needs it is imported where it is asked for.
 @pytest.fixture(scope="session", autouse=True)
 def _warm() -> Iterator[None]:
+    if "stack" in CARRIED_OUT:
+        yield
+        return
+    from tests import store_server
+    from tests.process import warm
+    from tests.process.typed import warm_commands
+
     with warm.starts(), warm_commands(), store_server.ended():
         yield
 
 
 @pytest.fixture(scope="session")
 def _cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    from tests.process.cluster import Cluster
+
     fixture = request._fixturedef  # type: ignore[attr-defined]
     request.config.stash[_END_SHARED] = lambda: fixture.finish(request)
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
@@ -65,6 +77,8 @@ def _cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture
 def cluster(_cluster: Cluster) -> Iterator[Cluster]:
     """A running Palaver; afterwards everything that was submitted must have ended well (tests/process/checks.py)."""
+    from tests.process.checks import check
+
     _cluster.heal()
     _cluster.forget_cool_downs()
     _cluster.mark()
@@ -81,6 +95,8 @@ def cluster(_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def zygotes(_cluster: Cluster) -> Iterator[Mapping[str, Zygote]]:
+    from tests.chaos.zygote import zygotes_of
+
     with zygotes_of(_cluster) as zygotes:
         yield zygotes
 
@@ -118,7 +134,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     running = getattr(item, "funcargs", {}).get("cluster")
-    if report.failed and isinstance(running, Cluster):
+    if report.failed and hasattr(running, "new_logs"):
         logs = running.new_logs().items()
         report.sections += [(f"log of {name}", _end_of(text)) for name, text in logs if text]
         story = getattr(getattr(report.longrepr, "reprcrash", None), "message", None) or report.longreprtext
@@ -132,6 +148,12 @@ def _end_of(log: str) -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--forks", type=int, default=1, help="run the tests in so many processes (tests/forks.py)")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what stands on a feature of `STANDS_ON` that was carried out."""
+    gone = STANDS_ON & {*CARRIED_OUT}
+    return bool(gone and collection_path.suffix == ".py" and gone & features_of([collection_path]).keys()) or None
 
 
 def pytest_configure() -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from features.stack import ports
+from tests.feature_cases import CARRIED_OUT
 from tests.processes import die_with
 
 _TOGETHER: Final = (
@@ -232,7 +232,10 @@ def _become(session: pytest.Session, number: int, of: int, pipe: Connection, tes
     ended = ""
     try:
         os.nice(_GIVES_WAY if nice else 0)
-        ports.FREE_PORTS = ports.FREE_PORTS[number::of]
+        if "stack" not in CARRIED_OUT:
+            from features.stack import ports
+
+            ports.FREE_PORTS = ports.FREE_PORTS[number::of]
         folders = config._tmp_path_factory  # type: ignore[attr-defined]
         folders._basetemp = folders.getbasetemp() / f"process-{number}"
         folders._basetemp.mkdir(mode=0o700, exist_ok=True)

@@ -7,14 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palaver.schemas.conversation import Conversation
 from palaver.schemas.models import Run
 from palaver.store import Store
 from palaver.store.reading.events import LogEntry, StoredEvent
 from palaver.store.redis import keys
-from tests.model_server import LedgerEntry
+
+if TYPE_CHECKING:
+    from tests.model_server import LedgerEntry
 
 SLACK = 6.0
 """Seconds that a call may begin late: its worker was frozen, for twice a lease, or its request was under way."""

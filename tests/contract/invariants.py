@@ -18,10 +18,10 @@ from palaver.store.reading.events import from_channel
 from palaver.store.reading.records import USAGE_FIELDS
 from palaver.store.redis import access_keys, fleet_keys, keys
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
-from tests.checkers.events import DURABLE, declared
 from tests.contract.counts import check_caps, check_counts, check_waiting
 from tests.contract.families import check_families
 from tests.contract.turns import check_turns
+from tests.declared_events import DURABLE, declared
 from tests.feature_cases import brought_to_tests
 
 OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}

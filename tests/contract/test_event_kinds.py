@@ -25,9 +25,9 @@ from palaver.steps.verdicts import (
     ToolOutcome,
 )
 from palaver.vocabulary.lifecycle import StopReason
-from tests.checkers.events import declared
 from tests.contract.store_driver import PAUSE, RATE_LIMITED, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
 from tests.contract.test_agent_calls import Family
+from tests.declared_events import declared
 
 
 @pytest.fixture

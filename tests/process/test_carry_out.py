@@ -1,8 +1,10 @@
-"""A wheel without a feature: its folder and its entry points are gone, and all else is as it was."""
+"""Without a feature: its folder and its entry points are gone, and all else is as it was. A wheel says so of what it
+brings, and a checkout runs the units of the core."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,7 +12,7 @@ import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from datetime import date
-from importlib.metadata import entry_points
+from importlib.metadata import distributions, entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +21,8 @@ import pytest
 from features.stack.redis_server import RedisServer
 from palaver.config.variables import DIALECTS
 from palaver.feature import GROUP, Feature, features
-from tests.pages import ROOT
+from tests.imports import STANDS_ON
+from tests.pages import ROOT, files
 from tests.process.test_wheel import outside
 from tests.waiting import PATIENCE
 
@@ -46,8 +49,13 @@ _HOOKED: Final[Mapping[str, frozenset[str]]] = {
 }
 """The scripts of the core that have a part of a feature, read for one, or leave runs that it sees to others.
 Of one that is not here they are at least one."""
+_LONGEST: Final = 1500
+"""Seconds for a suite."""
 _TODAY: Final = _FOLDERS[date.today().toordinal() % len(_FOLDERS)]
 """The one that is carried out in a usual run: each takes seconds. The long tier has all of them."""
+_SUITES: Final = [name for name in _FOLDERS if name not in STANDS_ON]
+_NEXT: Final = _SUITES[date.today().toordinal() % len(_SUITES)]
+"""The one without which the suite runs in the long tier: it takes a minute. All of them are among the chaos."""
 _PROGRAM: Final = """
 import json
 import sys
@@ -124,6 +132,23 @@ def installed(wheel: Path, folder: Path, *, without: str | None = None) -> Path:
         (about,) = folder.glob("palaver-*.dist-info")
         listed = (about / "entry_points.txt").read_text()
         (about / "entry_points.txt").write_text(re.sub(rf"(?m)^.*palaver\.features\.{without}:.*\n", "", listed))
+    return folder
+
+
+def checkout(folder: Path, *, without: str) -> Path:
+    """Copy the repository but for a feature, which is not installed there."""
+    for path in (*files(), *(ROOT / "palaver" / "client" / "sync").glob("*.py")):
+        place = path.relative_to(ROOT)
+        if place.parts[:2] != ("features", without):
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, folder / place)
+    about = next(each for each in distributions() if each.metadata["Name"] == "palaver")
+    names = re.sub(rf"(?m)^.*palaver\.features\.{without}:.*\n", "", about.read_text("entry_points.txt") or "")
+    (folder / "palaver-0.dist-info").mkdir()
+    (folder / "palaver-0.dist-info" / "METADATA").write_text(about.read_text("METADATA") or "")
+    (folder / "palaver-0.dist-info" / "entry_points.txt").write_text(names)
+    # Tests of pages ask git for them.
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True, timeout=PATIENCE)
     return folder
 
 
@@ -207,3 +232,21 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
     assert {*whole["pages"]} > {"/console/batches", "/console/schedules", "/console/statistics", "/console/webhooks"}
     assert {*whole["variables"]} > {"PALAVER_COPY_FROM", "PALAVER_DATA_DIR"}
     assert {*whole["telling"]} >= {"settle", "sweep"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name == _NEXT else pytest.mark.chaos) for name in _SUITES]
+)
+def test_the_units_of_the_core_are_green(name: str, tmp_path: Path) -> None:
+    folder = checkout(tmp_path, without=name)
+    command = [sys.executable, "-m", "pytest", "tests/unit", "-q", "--forks", "2", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-m", "not process and not slow and not long and not chaos", "--hypothesis-profile=quick"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=_LONGEST,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert re.search(r"[0-9]{4} passed", done.stdout), done.stdout[-500:]

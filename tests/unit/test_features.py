@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 import pytest
@@ -23,6 +24,7 @@ from palaver.store.scripting.assembly import lua_files
 from palaver.store.scripting.contracts.core import SCRIPTS
 from palaver.store.sides import StoreSide, exporting, sides
 from palaver.telemetry.metrics import counted
+from tests.imports import STANDS_ON, features_of
 from tests.pages import ROOT
 from tests.unit.api_world import SETTINGS, world
 from tests.waiting import PATIENCE
@@ -116,12 +118,14 @@ def test_a_choice_that_does_not_fit_is_a_fault_of_the_settings(
 
 @pytest.mark.process
 @pytest.mark.parametrize("queue", ["model", "tools"])
-def test_a_worker_says_itself_that_a_choice_does_not_fit(queue: str) -> None:
+def test_a_worker_says_itself_that_a_choice_does_not_fit(queue: str, tmp_path: Path) -> None:
     # `palaver worker` leaves it to the program that it becomes.
+    (providers := tmp_path / "providers.toml").write_text('[providers.x]\nbase_url = "http://127.0.0.1:1/v1"\n')
+    given = {"PALAVER_REDIS_URL": "redis://127.0.0.1:1/0", "PALAVER_PROVIDERS": str(providers)}
     done = subprocess.run(
         [sys.executable, "-m", "workers", "-A", "workers.app", "worker", "-Q", queue],
         cwd=ROOT,
-        env={**os.environ, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0", feature.CHOICE: "-nothing"},
+        env={**os.environ, **given, feature.CHOICE: "-nothing"},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -178,3 +182,12 @@ def test_the_core_starts_without_any() -> None:
     )
     done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_tests_of_the_core_import_no_feature() -> None:
+    """But for those that its tests stand on. What a feature has for them it brings (`tests/feature_cases.py`)."""
+    files = [*ROOT.glob("tests/unit/*.py"), *ROOT.glob("tests/contract/*.py")]
+    found = features_of(files)
+    assert len(files) > 300
+    assert {name: modules for name, modules in found.items() if name not in STANDS_ON} == {}

@@ -31,7 +31,7 @@ from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.clock import Clock, TurnedDatabase, turned_clock
 from tests.unit.api_world import AGENT, SETTINGS, World, assert_problem, world
-from tests.unit.schedule_world import Killed, MortalRedis
+from tests.unit.mortal_redis import Killed, MortalRedis
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 A: dict[str, Any] = {**AGENT, "name": "a"}

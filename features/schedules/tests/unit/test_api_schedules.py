@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from features.schedules import schedule_keys
 from features.schedules.problems import UnknownSchedule
 from features.schedules.scheduler import Scheduler
+from features.schedules.tests.unit.schedule_world import next_attention
 from features.schedules.ticks import Ticks
 from palaver.config.settings import ApiKey
 from palaver.errors import ErrorClass, Refused
@@ -26,7 +27,6 @@ from palaver.store.sides import sides
 from palaver.vocabulary.scopes import SCOPES
 from tests.contract.clock import Clock, TurnedDatabase, turned_clock
 from tests.unit.api_world import AGENT, SETTINGS, World, assert_problem, world
-from tests.unit.schedule_world import next_attention
 
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 RUN: dict[str, Any] = {"agent": AGENT, "input": "hello", "tags": ["mine"]}

@@ -12,11 +12,11 @@ import pytest
 
 from features.schedules import schedule_keys
 from features.schedules.keeping import times_of
+from features.schedules.tests.unit.schedule_world import Schedulers, next_attention
 from palaver.schemas.schedules import Timing
 from palaver.store.redis import keys
 from tests.contract.clock import TurnedDatabase, turned_clock
 from tests.unit.api_world import AGENT, SETTINGS, World, world
-from tests.unit.schedule_world import Schedulers, next_attention
 
 BEGIN = datetime(2026, 10, 20, 0, 30, tzinfo=UTC)
 """The hour comes twice five days later."""
