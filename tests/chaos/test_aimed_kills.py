@@ -48,10 +48,13 @@ A_KILL = 10.0
 """Seconds that the kills of an aim may take, and how many more for each of them."""
 
 
+ON_LOOP = ("loop", "loop-parallel")
+
+
 @dataclass(frozen=True)
 class Aim:
     """Where a process is to die, and what runs do then: stream an answer, call one tool, or several at once, or inline
-    ones, behind whose step a worker goes on in place."""
+    ones, behind whose step a worker goes on in place; or one or several on the loop of a worker of models and tools."""
 
     point: str
     mode: str
@@ -63,6 +66,8 @@ class Aim:
     def lines(self) -> Sequence[str]:
         """The processes that pass the point, as roles."""
         kind = self.point.partition(".")[0]
+        if self.mode in ON_LOOP:
+            return ("both",)
         if kind in ("step", "cancel"):
             return ("worker",) if self.mode in ("stream", "inline") else ("worker", "tools")
         return ({"run": "api", "tool": "tools"}.get(kind, "worker"),)
@@ -96,7 +101,9 @@ class Aim:
             return asked("tool-4+rate-400", tools=["calculator"], **more)
         # Written as nobody writes it who reads numbers and prints them again.
         text = f'[[args {{"seconds": {"3e-1" if slow else "1e-2"}}}]]'
-        model = "parallel-2-2" if self.mode == "parallel" else "tool-2"
+        model = "parallel-2-2" if self.mode in ("parallel", "loop-parallel") else "tool-2"
+        if self.mode in ON_LOOP:
+            return asked(f"{model}+rate-200", text, tools=["record_async"], **more)
         if self.point == "run.acted":
             return asked(f"{model}+rate-400", text, tools=["send"], **more)
         return asked(f"{model}+use-each+rate-100", text, tools=["record", "record_idempotent"], **more)
@@ -119,6 +126,12 @@ AIMS = [
     if point not in ("step.followed", "step.published") and not (mode == "stream" and point.startswith("tool."))
 ]
 AIMS += [Aim(f"step.{passed}", "inline") for passed in ("claimed", "followed", "settling", "settled")]
+AIMS += [
+    Aim(point, mode)
+    for point in ("step.claimed", "step.followed", "step.settling", "step.settled", "tool.starting", "tool.done")
+    for mode in ON_LOOP
+]
+AIMS.append(Aim("cancel.heard", "loop"))
 APART = [
     *(Aim(point, mode) for point in ("step.settled", "step.published") for mode in ("tool", "parallel")),
     Aim("run.submitted", "tool"),
@@ -134,6 +147,7 @@ class Range:
         self._cluster = cluster
         self._zygotes = zygotes
         self._armed: dict[str, Forked] = {line: zygote.child() for line, zygote in zygotes.items()}
+        self._armed["both"] = zygotes["worker"].child("", "--tools")
         self._door_port = zygotes["api"].environment["PALAVER_API_PORT"]
 
     @contextmanager
