@@ -13,7 +13,6 @@ from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.store.conversations.conversations import Conversations
 from palaver.store.conversations.server_lists import ServerLists
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.feature_set import FeatureSet
@@ -30,8 +29,6 @@ from palaver.store.redis.pools import pool_of
 from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.shared_client import SharedClient
 from palaver.store.redis.visits import is_away
-from palaver.store.runs.children import Children
-from palaver.store.runs.runs import Runs
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.sides import Ground, P
@@ -46,13 +43,16 @@ if TYPE_CHECKING:
     from palaver.store.access.audit import AuditLog
     from palaver.store.access.signing_keys import SigningKeys
     from palaver.store.agents.agents import Agents
+    from palaver.store.conversations.conversations import Conversations
     from palaver.store.fleet.measuring import Measuring
     from palaver.store.reading.conversation_feeds import ConversationFeeds
     from palaver.store.reading.feeds import Feeds
     from palaver.store.reading.usage_ledger import UsageLedger
     from palaver.store.runs.bulk import BulkControl
+    from palaver.store.runs.children import Children
     from palaver.store.runs.control import RunControl
     from palaver.store.runs.history import History
+    from palaver.store.runs.runs import Runs
     from palaver.store.tenants.tenants import Tenants
 
 
@@ -73,9 +73,6 @@ class Store:
         self.capacity = Capacity(connection, settings, taken=lambda: scripts.taken)
         self.vault = Vault(connection, scripts, settings)
         self.server_lists = ServerLists(connection, scripts)
-        self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
-        self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
-        self.children = Children(connection, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.queues = ToolQueues(connection)
         self.rounds = Rounds(connection, settings)
@@ -92,7 +89,28 @@ class Store:
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, self.rounds)
 
-    # What no worker asks for is loaded when it is first named.
+    # What no worker asks for, unless an agent calls another one, is loaded when it is first named.
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Runs: submitted, listed and read."""
+        from palaver.store.runs.runs import Runs
+
+        return Runs(self._connection, self.scripts, self._settings, self.capacity, self.vault)
+
+    @cached_property
+    def conversations(self) -> Conversations:
+        """Conversations: made, changed, listed and read."""
+        from palaver.store.conversations.conversations import Conversations
+
+        return Conversations(self._connection, self.scripts, self.runs, self.capacity, self.vault)
+
+    @cached_property
+    def children(self) -> Children:
+        """Runs that are calls of other agents."""
+        from palaver.store.runs.children import Children
+
+        return Children(self._connection, self.runs)
 
     @cached_property
     def control(self) -> RunControl:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from palaver.errors import ConfigurationError
-from palaver.tools import builtin
 from palaver.tools.declaration import Tool, tool
 from palaver.tools.foreign import foreign_tool
 
@@ -19,6 +18,9 @@ def load_tools(modules: Iterable[str], inline_modules: Iterable[str] = ()) -> tu
     Raises:
         ConfigurationError: when a module cannot be imported, or has no tool.
     """
+    # Not above: an API has the declarations alone.
+    from palaver.tools import builtin
+
     settings = dict.fromkeys(modules, "PALAVER_TOOLS") | dict.fromkeys(inline_modules, "PALAVER_INLINE_TOOLS")
     loaded = _of(builtin)
     for name, setting in settings.items():

@@ -39,13 +39,15 @@ _OF_THE_API: Final = {
     *("palaver.events.classes", "palaver.store.access.api_keys", "palaver.store.agents.agents"),
     *("palaver.store.fleet.measuring", "palaver.store.reading.feeds", "palaver.store.runs.control"),
     *("palaver.store.scripting.contracts.core", "palaver.store.tenants.tenants"),
+    *("palaver.schemas.filters", "palaver.store.conversations.conversations", "palaver.store.reading.reading"),
+    *("palaver.store.runs.children", "palaver.store.runs.runs"),
 }
 """What no worker asks the store for, and what watchers read."""
 _OF_SERVERS: Final = {*_OF_TERMINALS, *_UNASKED, "flower", "opentelemetry", "rich", "tornado"}
 NEEDLESS: Final[Mapping[str, set[str]]] = {
     "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"},
     "role": {*_OF_TERMINALS, *_UNASKED, "argparse", "html", "logging", "pydantic", "redis"},
-    "api": {*_OF_SERVERS, "aiohttp", "celery", "fastapi", "httpx", "workers"},
+    "api": {*_OF_SERVERS, "aiohttp", "celery", "fastapi", "httpx", "palaver.tools.builtin", "workers"},
     "worker": {*_OF_SERVERS, *_OF_THE_API, "aiohttp", "api", "httpx", "pygments"},
     "asking": {*_OF_SERVERS, *_OF_THE_API, "api", "pygments"},
     "flower": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "api", "httpx", "workers.app"},

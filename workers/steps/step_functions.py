@@ -28,7 +28,6 @@ from palaver.vocabulary.step_kinds import MODEL, REMOTE, TOOL
 
 from ..protocols import PAUSE, WITHHELD, ModelReply
 from ..sources.containment import CallLeft, ToolAnswer, failure_of
-from .agent_calls import call_agent
 from .agent_tools import message_of
 from .asking import ask_model
 from .attempt import Attempt
@@ -216,6 +215,9 @@ def _redacted(part: Part) -> Part:
 async def call_elsewhere(attempt: Attempt) -> Verdict | Wait:
     """Call an agent, or a tool of an MCP server of the agent's own."""
     if attempt.lease.answers.name in attempt.lease.agent.subagents:
+        # Not above: with it comes what submits runs.
+        from .agent_calls import call_agent
+
         return await call_agent(attempt)
     await attempt.load_own_tools()
     return await call_tool(attempt)

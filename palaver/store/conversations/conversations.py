@@ -23,8 +23,9 @@ from palaver.schemas.conversation import (
 from palaver.schemas.models import AgentSpec
 from palaver.store.conversations.vault import Vault, endpoint_of, with_key
 from palaver.store.reading import records
+from palaver.store.reading.existing import check_conversation_id, known_fields, unknown_conversation
 from palaver.store.reading.finding import Place, Search, ShardLists, find, look
-from palaver.store.reading.reading import Reading, check_conversation_id, known_fields, unknown_conversation
+from palaver.store.reading.reading import Reading
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from palaver.errors import StaleLease
 from palaver.steps.leases import Lease
-from palaver.store.reading.reading import known_fields
+from palaver.store.reading.existing import known_fields
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts.replies import Stale

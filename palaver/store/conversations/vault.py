@@ -15,7 +15,7 @@ from palaver.late import dataclass
 from palaver.schemas.fields import revealed
 from palaver.schemas.models import AgentSpec
 from palaver.secrets.sealing import KeyMissing, SealBroken
-from palaver.store.reading.reading import check_conversation_id, known_fields, unknown_conversation
+from palaver.store.reading.existing import check_conversation_id, known_fields, unknown_conversation
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts.replies import RefusalCode, Unknown

@@ -13,7 +13,7 @@ from uuid import UUID
 import orjson
 
 from palaver.config.settings import Settings
-from palaver.errors import UNREADABLE, CorruptRecord, UnknownConversation, UnknownRun
+from palaver.errors import UNREADABLE, CorruptRecord, UnknownRun
 from palaver.late import dataclass
 from palaver.schemas.conversation import Conversation
 from palaver.schemas.models import AgentSpec, Run, Waiting
@@ -21,6 +21,7 @@ from palaver.store.reading import records
 from palaver.store.reading.below import say_what_waits_below
 from palaver.store.reading.current_steps import show_steps
 from palaver.store.reading.events import LogEntry, from_log
+from palaver.store.reading.existing import check_conversation_id, known_fields, unknown_conversation
 from palaver.store.reading.known_runs import KnownRuns, is_behind
 from palaver.store.reading.places import say_places
 from palaver.store.redis import keys
@@ -364,27 +365,3 @@ def shown(answers: Sequence[Any]) -> Run | None:
     weighed_run = weighed(*answers)
     # Who is ahead of it, another record has to say.
     return weighed_run[0] if weighed_run and not is_behind(weighed_run[0]) else None
-
-
-async def known_fields(redis: Connection, conversation_id: str, *names: str) -> Sequence[bytes | None]:
-    """Fields of a conversation's hash.
-
-    Raises:
-        UnknownConversation: there is none of that id (any more).
-    """
-    check_conversation_id(conversation_id)
-    there, deleting, *values = await redis.hmget(keys.conversation(conversation_id), ("id", "deleting", *names))
-    if there is None or deleting is not None:
-        raise unknown_conversation(conversation_id)
-    return values
-
-
-def check_conversation_id(text: str) -> None:
-    """Raise UnknownConversation for a text that is no id of one: there is no key for it."""
-    if not is_id("conv", text):
-        raise unknown_conversation(text)
-
-
-def unknown_conversation(conversation_id: str) -> UnknownConversation:
-    """The error that says so."""
-    return UnknownConversation(conversation_id)

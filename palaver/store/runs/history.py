@@ -17,7 +17,7 @@ from palaver.schemas.first_words import TITLE, first_words
 from palaver.schemas.models import Message
 from palaver.store.conversations.conversations import DialectTexts, fields_of
 from palaver.store.conversations.vault import Vault, with_key
-from palaver.store.reading.reading import check_conversation_id, unknown_conversation
+from palaver.store.reading.existing import check_conversation_id, unknown_conversation
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.runs.runs import Runs

@@ -18,8 +18,9 @@ from palaver.schemas.models import AgentSpec, CancelMode, Message, Run, Submissi
 from palaver.steps.leases import Delivery, Settled
 from palaver.store.conversations.vault import Vault, endpoint_of, with_key
 from palaver.store.reading import records
+from palaver.store.reading.existing import check_conversation_id, unknown_conversation
 from palaver.store.reading.listing import Listing
-from palaver.store.reading.reading import check_conversation_id, reads_of, shown, unknown_conversation
+from palaver.store.reading.reading import reads_of, shown
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
