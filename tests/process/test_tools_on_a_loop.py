@@ -182,6 +182,7 @@ def test_each_call_keeps_the_secrets_of_its_own_conversation(looped: Looped) -> 
 
 def test_a_tool_that_may_block_goes_to_a_worker_with_children(looped: Looped) -> None:
     here = looped.stack.pids(looped.line)
+    assert "left to workers with children (palaver tools): " in looped.children(looped.line)[0].output
     with one_more(looped, "tools", PALAVER_TOOL_POOL="processes"):
         runs = [looped.submit("tool-1", tools=["record"]) for _ in range(8)]
         for run_id in runs:

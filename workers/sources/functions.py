@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from palaver.config.settings import Settings
 from palaver.tools import Tool, ToolContext, ToolDeclaration, load_tools
+from palaver.vocabulary.names import some_of
 
 from .containment import ToolAnswer, contained
 from .port import RunBlocking, ToolSource
+
+log = logging.getLogger("palaver.workers.sources.functions")
 
 
 class Functions:
@@ -40,7 +44,11 @@ class Functions:
 
 def functions(settings: Settings, run_blocking: RunBlocking | None) -> AbstractAsyncContextManager[ToolSource]:
     """The functions for a worker that runs tools. The modules are imported here, and not where it is entered."""
-    return nullcontext(Functions(load_tools(settings.tools, settings.inline_tools), run_blocking))
+    tools = load_tools(settings.tools, settings.inline_tools)
+    source = Functions(tools, run_blocking)
+    if left := {tool.name for tool in tools} - {declared.name for declared in source.declarations}:
+        log.warning("not async, and left to workers with children (palaver tools): %s", some_of(sorted(left)))
+    return nullcontext(source)
 
 
 def inline_functions(settings: Settings, run_blocking: RunBlocking | None) -> AbstractAsyncContextManager[ToolSource]:
