@@ -42,8 +42,8 @@ local function let_conversation_expire()
   redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.RETENTION * 1000, CONVERSATION)
 end
 
-local function begin_conversation()
-  redis.call('HSET', CONV, 'id', CONVERSATION, 'created_at', NOW)
+-- More fields and values of it may go with that.
+local function begin_conversation(...)
   add_to_list('convs', NOW, CONVERSATION)
-  touch()
+  touch('id', CONVERSATION, 'created_at', NOW, ...)
 end

@@ -19,29 +19,32 @@ local function show_to(name)
   redis.call('HSET', RUN, 'features', FEATURES)
 end
 
-local function create(kept, agent, max_steps, names, agent_by)
-  if not kept then begin_conversation() end
+-- `kept`: whether there is the conversation, which has so many `unfinished` runs.
+local function create(kept, unfinished, agent, max_steps, names, agent_by)
   local writers, voices = makers(agent_by)
   local made = writers and { 'agent_by', writers } or {}
-  redis.call('HSET', CONV, 'agent', agent, 'max_steps', max_steps, 'names', names, unpack(made))
-  if voices and voices ~= cjson.encode({ args.submitted_by or '' }) then
-    made[#made + 1] = 'voices'
-    made[#made + 1] = voices
-  end
+  local of_all = { 'agent', agent, 'max_steps', max_steps, 'names', names, 'unfinished', unfinished + 1, unpack(made) }
+  if kept then redis.call('HSET', CONV, unpack(of_all)) else begin_conversation(unpack(of_all)) end
   title_by(args.title, args.folded, ID)
-  redis.call('HINCRBY', CONV, 'unfinished', 1)
-  keep_conversation()
+  -- Under an id that there was before, what has expired may be in lists yet.
+  if args.kind ~= SubmitKind.NEW then keep_conversation() end
   CREATED, START_AFTER, START_BY, BUDGET = NOW, args.start_after, args.start_by, args.budget
   DEADLINE = args.deadline or math.max(NOW, START_AFTER or 0) + Setting.RUN_DEADLINE_MS
+  PRIORITY, SUBMITTER, TRACE = args.priority, args.submitted_by, args.trace
+  local function say(field, value)
+    made[#made + 1] = field
+    made[#made + 1] = value
+  end
+  if voices and voices ~= cjson.encode({ args.submitted_by or '' }) then say('voices', voices) end
+  if args.kind == SubmitKind.CONDENSE then say('condenses', 1) end
+  if PRIORITY ~= Priority.USUAL then say('priority', PRIORITY) end
+  if BUDGET then say('budget', BUDGET) end
+  if SUBMITTER then say('submitted_by', SUBMITTER) end
+  if TRACE then say('trace', TRACE) end
   redis.call('HSET', RUN, 'id', ID, 'conversation', args.conversation_id, 'status', STATUS, 'agent', agent,
     'max_steps', max_steps, 'names', names, 'seq', 0, 'created_at', NOW, 'start_after', START_AFTER or '',
     'start_by', START_BY or '', 'deadline', DEADLINE, 'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages),
     'input_preview', args.input_preview or '', unpack(made))
-  if args.kind == SubmitKind.CONDENSE then redis.call('HSET', RUN, 'condenses', 1) end
-  PRIORITY, SUBMITTER = args.priority, args.submitted_by
-  if PRIORITY ~= Priority.USUAL then redis.call('HSET', RUN, 'priority', PRIORITY) end
-  if BUDGET then redis.call('HSET', RUN, 'budget', BUDGET) end
-  if args.submitted_by then redis.call('HSET', RUN, 'submitted_by', args.submitted_by) end
   if args.retried_from then
     local earlier, forks = PREFIX .. 'run:' .. args.retried_from, args.kind == SubmitKind.FORK
     local said = args.input_preview or redis.call('HGET', earlier, 'input_preview') or ''
@@ -50,13 +53,11 @@ local function create(kept, agent, max_steps, names, agent_by)
   end
   if args.parent then attach_child() end
   -- hook: run_submitted
-  if args.trace then redis.call('HSET', RUN, 'trace', args.trace) end
-  TRACE = args.trace
   add_to_list('runs', NOW, ID)
   add_to_list(list_of(STATUS), NOW, ID)
   count(Series.RUNS_SUBMITTED)
-  emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}')
   -- Where the run's part of the log begins, so that readers of its events can skip the entries before it.
-  redis.call('HSET', RUN, 'logged', ENTRIES .. '-0')
+  local logged = ENTRIES + 1 .. '-0'
+  emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}', 'logged', logged)
   schedule_time_limits()
 end

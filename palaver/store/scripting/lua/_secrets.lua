@@ -5,9 +5,10 @@
 -- Whether there is room for the changes; they are made if so, unless the call only `asks`. `endpoint` is what the key of
 -- a new agent is kept under: those of other agents go with them, unless a run that has not ended may need them.
 local function keep_secrets(conversation, changes, asks, endpoint)
-  local kept = redis.call('HMGET', conversation, 'secrets', 'unfinished')
   local changed = #changes > 0
-  if not changed and not (endpoint and kept[1]) then return true end
+  if not changed and not endpoint then return true end
+  local kept = redis.call('HMGET', conversation, 'secrets', 'unfinished')
+  if not changed and not kept[1] then return true end
   local secrets, names, sheds = kept[1] and cjson.decode(kept[1]) or {}, 0, endpoint and tonumber(kept[2] or 0) == 0
   for _, each in ipairs(changes) do
     if not each.instead_of or secrets[each.name] == each.instead_of then secrets[each.name] = each.sealed end

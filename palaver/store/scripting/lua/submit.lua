@@ -88,7 +88,7 @@ if copy then
 end
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', ENTRIES) end
 NAMES = args.agent and args.names or kept[9] or ''
-create(kept[1], agent, max_steps, NAMES, kept[10])
+create(kept[1], (kept[7] or 0) + 0, agent, max_steps, NAMES, kept[10])
 if #args.secrets > 0 then set_secret(active, args.submitted_by or '') end
 if args.fingerprint then remember('run', ID) end
 if later then
