@@ -10,6 +10,9 @@ out at will.
 - ``SCRIPTS`` has a `tests.cost.cases.Case` for each of its scripts, ``REQUESTS`` a `tests.cost.requests.Case` for each
   of its routes.
 - ``NO_PART`` has its routes that give no part in a run, each with the reason (`tests/unit/test_ways_to_ask.py`).
+- ``PARAMETERS`` has parameters of its routes, each with a value that fits and one that does not, ``STREAMS`` says how
+  many of them may answer with a stream, and ``UNGROUPED`` has those that are in no group of its own.
+- ``PROBES`` has its routes that want no key (`tests/unit/test_api_closed.py`).
 
 Some parts have modules of their own there.
 

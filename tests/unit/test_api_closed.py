@@ -21,6 +21,7 @@ from api.app.installed import dialects_of
 from api.http.auth import DOCUMENTS
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from tests.feature_cases import brought_to_tests
 from tests.unit.api_world import BODY, RUN_ID, SETTINGS, World, assert_problem, in_one_world, world
 
 KEY = "key-of-the-operators"
@@ -37,8 +38,8 @@ PROBES = {path for dialect in dialects_of(("*",)) for path in dialect.probes}
 
 
 def test_the_list_of_what_is_open_is_short() -> None:
-    of_openhands = {f"/openhands/{name}" for name in ("health", "alive", "ready", "server_info")}
-    assert {"/healthz", "/readyz", "/.well-known/oauth-protected-resource/mcp", *of_openhands} == PROBES
+    of_dialects = {path for paths in brought_to_tests("PROBES").values() for path in paths}
+    assert {"/healthz", "/readyz", *of_dialects} == PROBES
     assert len(EVERY_ROUTE) >= 18
     others = [route for route in create_app().routes if not isinstance(route, Route)]
     assert all(isinstance(route, WebSocketRoute) for route in others), "one that is not among those below"

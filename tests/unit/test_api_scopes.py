@@ -140,7 +140,6 @@ async def test_a_key_of_one_scope_opens_its_routes_and_no_other(api: World, scop
 async def test_a_key_of_one_scope_opens_its_sockets_and_no_other(api: World, scope: Scope) -> None:
     headers = await bearer(api, scopes=frozenset({scope}))
     sockets = [(dialect, route.path) for dialect in DIALECTS for route in dialect.sockets]
-    assert sockets
     for dialect, path in sockets:
         said = await knock(api, filled(path), headers)
         assert said[0]["type"] == "websocket.accept"

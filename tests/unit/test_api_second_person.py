@@ -21,7 +21,6 @@ from palaver.tools import tool
 from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.clock import Clock, TurnedDatabase, turned_clock
 from tests.unit.api_world import SETTINGS, World, assert_problem, call, world
-from tests.waiting import aeventually
 
 NAMES: Final = ("ann", "bob", "cid", "dan")
 KEYS: Final = {name: f"{name}-0123456789abcdef" for name in NAMES}
@@ -135,48 +134,6 @@ async def desk() -> AsyncIterator[Office]:
         yield made
 
 
-async def test_an_item_of_a_batch_is_of_who_added_it(desk: Office) -> None:
-    batch = await desk.batch("bob")
-    await desk.have("ann", "POST", f"/v1/batches/{batch['id']}/items", {"offset": 1, "items": [{"input": PAY}]})
-    await desk.look()
-    own, added = sorted(await desk.runs(), key=lambda run: str(run["input_preview"]))
-    assert [run["submitted_by"] for run in (added, own)] == ["ann", "bob"]
-    await desk.check(await desk.pay(added), none_of="ann bob", but="cid")
-    await desk.check(await desk.pay(own), none_of="bob", but="ann")
-
-
-async def test_who_made_a_batch_whose_items_others_add(desk: Office) -> None:
-    batch = await desk.batch("ann", agents=[{**AGENT, "instructions": PAY}], items=[])
-    await desk.have("bob", "POST", f"/v1/batches/{batch['id']}/items", {"offset": 0, "items": [{"input": "hello"}]})
-    await desk.look()
-    (run,) = await desk.runs()
-    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
-
-
-async def test_who_spoke_into_a_run_whose_answer_is_judged(desk: Office) -> None:
-    await desk.batch("bob", scorer=AGENT, complete=True)
-    await desk.look()
-    (run,) = await desk.runs()
-    await desk.have("ann", "POST", f"/v1/runs/{run['id']}/input", {"items": [{"type": "message", "content": PAY}]})
-    await desk.end(run)
-    await desk.look()
-    (judge,) = await desk.runs("status=queued")
-    await desk.check(await desk.pay(judge), none_of="ann bob", but="cid")
-
-
-async def test_who_retries_a_batch_is_no_second_person_for_what_it_begins_again(desk: Office) -> None:
-    batch = await desk.batch("bob", complete=True)
-    await desk.look()
-    (run,) = await desk.runs()
-    await desk.have("bob", "POST", f"/v1/runs/{run['id']}/cancel")
-    await desk.look()
-    await desk.have("ann", "POST", f"/v1/batches/{batch['id']}/retry")
-    await desk.look()
-    again = (await desk.runs())[0]
-    assert (again["submitted_by"], again["id"] == run["id"]) == ("bob", False)
-    await desk.check(await desk.pay(again), none_of="ann bob", but="cid")
-
-
 async def test_subjects_of_a_key_are_persons_and_neither_is_the_key(
     desk: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,50 +152,6 @@ async def test_subjects_of_a_key_are_persons_and_neither_is_the_key(
     await desk.check(await desk.pay(run), none_of="plain ann u1 u2", but="cid")
 
 
-async def test_who_retries_a_cancelled_batch_is_none_for_what_had_not_begun(desk: Office) -> None:
-    batch = await desk.batch("bob", items=[{"input": "a"}, {"input": "b"}], window=1, complete=True)
-    await desk.look()
-    await desk.have("bob", "POST", f"/v1/batches/{batch['id']}/cancel")
-    await desk.look()
-    await desk.look()
-    await desk.have("ann", "POST", f"/v1/batches/{batch['id']}/retry")
-    await desk.look()
-    for run in await desk.runs("status=queued"):
-        await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
-
-
-async def test_who_put_a_schedule_and_who_triggers_it(desk: Office) -> None:
-    planned = {"every": 3600, "run": {"agent": AGENT, "input": PAY}}
-    await desk.have("ann", "PUT", "/v1/schedules/daily", planned)
-    run = await desk.have("bob", "POST", "/v1/schedules/daily/trigger")
-    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
-
-
-async def test_a_tick_is_of_who_changed_the_schedule_last(desk: Office) -> None:
-    for name in ("bob", "ann"):
-        await desk.have(
-            name, "PUT", "/v1/schedules/daily", {"every": 3600, "run": {"agent": AGENT, "input": f"{PAY} {name}"}}
-        )
-    desk.clock.now += 3700
-    await desk.look()
-    (run,) = await desk.runs()
-    await desk.check(await desk.pay(run), none_of="ann", but="bob")
-
-
-async def test_who_resumed_a_schedule_until_another_one_puts_it(desk: Office) -> None:
-    await desk.have("bob", "PUT", "/v1/schedules/daily", {"every": 3600, "run": {"agent": AGENT, "input": PAY}})
-    for verb in ("pause", "resume"):
-        await desk.have("ann", "POST", f"/v1/schedules/daily/{verb}")
-    desk.clock.now += 3700
-    await desk.look()
-    await desk.check(await desk.pay((await desk.runs())[0]), none_of="ann bob", but="cid")
-    await desk.have("bob", "PUT", "/v1/schedules/daily", {"every": 3600, "run": {"agent": AGENT, "input": "hello"}})
-    await desk.have("bob", "POST", f"/v1/runs/{(await desk.runs())[0]['id']}/cancel")
-    desk.clock.now += 3700
-    await desk.look()
-    await desk.check(await desk.pay((await desk.runs())[0]), none_of="bob", but="ann")
-
-
 async def test_who_wrote_the_version_of_the_agent(desk: Office) -> None:
     await desk.have("cid", "PUT", "/v1/agents/teller", {**AGENT, "instructions": "Be brief."})
     await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})
@@ -251,36 +164,6 @@ async def test_who_wrote_the_version_of_the_agent(desk: Office) -> None:
 async def test_who_wrote_an_agent_among_the_tools_of_the_agent(desk: Office) -> None:
     await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})
     run = await desk.submit("bob", agent={**AGENT, "tools": ["pay", "agent:teller"]})
-    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
-
-
-@pytest.mark.parametrize("changes", [{"temperature": 0.5}, {"instructions": "Be brief."}])
-async def test_who_wrote_an_agent_of_the_server_that_a_response_changes(desk: Office, changes: dict[str, Any]) -> None:
-    await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})
-    asked = {"model": "teller", "input": "hello", "background": True, **changes}
-    await desk.have("bob", "POST", "/openai/v1/responses", asked)
-    (run,) = await desk.runs()
-    await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
-    # The conversation has that agent now, also for the next person who goes on.
-    await desk.have("bob", "POST", f"/v1/runs/{run['id']}/cancel")
-    again = await desk.submit("dan", conversation_id=run["conversation_id"])
-    await desk.check(await desk.pay(again), none_of="ann bob dan", but="cid")
-
-
-async def test_who_wrote_an_agent_of_the_server_that_a_completion_changes(desk: Office) -> None:
-    await desk.have("ann", "PUT", "/v1/agents/teller", {**AGENT, "instructions": PAY})
-    body = {"model": "teller", "messages": [{"role": "user", "content": "hello"}], "temperature": 0.5, "stream": True}
-    desk.asking.append(asyncio.create_task(desk.ask("bob", "POST", "/openai/v1/chat/completions", body)))
-    await aeventually(desk.runs)
-    (run,) = await desk.runs()
-    assert (await desk.api.store.runs.agent_of(run["conversation_id"])).by == {"ann", "bob"}
-
-
-async def test_who_wrote_the_agent_of_the_conversation_that_a_response_changes(desk: Office) -> None:
-    made = await desk.have("ann", "POST", "/v1/conversations", {"agent": {**AGENT, "instructions": PAY}})
-    asked = {"conversation": made["id"], "input": "hello", "temperature": 0.5, "background": True}
-    await desk.have("bob", "POST", "/openai/v1/responses", asked)
-    (run,) = await desk.runs()
     await desk.check(await desk.pay(run), none_of="ann bob", but="cid")
 
 

@@ -102,26 +102,6 @@ def test_an_application_is_made_without_what_checks_models() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_an_application_loads_the_routes_of_a_dialect_with_the_first_request_for_it() -> None:
-    program = """
-import asyncio, sys
-import api.app
-from features.openai import OPENAI
-
-app = api.app.create_app()
-served = [*app.router.routes]
-asyncio.run(app.learn(OPENAI))
-found = "ag_ui.running", "ai_sdk.chatting", "mcp_server.serving", "openai.responses", "openhands.conversations"
-print(*(name for name in found if f"features.{name}" in sys.modules))
-print({route.path.split("/")[1] for route in app.router.routes if route not in served})
-"""
-    environment = {**os.environ, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert done.stdout.splitlines() == ["openai.responses", "{'openai'}"], done.stderr
-
-
 def test_an_api_that_is_up_builds_what_its_first_run_needs_in_many_turns_of_its_loop() -> None:
     program = """
 import asyncio

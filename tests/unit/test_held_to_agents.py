@@ -82,7 +82,9 @@ async def _send(api: World, operation: Operation, has: Belongings) -> None:
     for path, body in _requests(operation, has):
         sent = {} if body is None else {"json": body}
         asking = asyncio.create_task(api.client.request(operation.method, path, **sent))
-        await asyncio.wait([asking], timeout=_PATIENCE if operation.streams else None)
+        await asyncio.wait(
+            [asking], timeout=_PATIENCE if operation.streams and not operation.path.startswith("/v1/") else None
+        )
         await end(asking)
 
 

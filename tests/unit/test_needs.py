@@ -12,6 +12,7 @@ from deploy.users import users, users_of_7_0
 from palaver.feature import hash_tags
 from palaver.store.scripting.additions import all_lua_files
 from palaver.store.server.needs import Place, Role, needs
+from tests.feature_cases import of_the_whole
 from tests.pages import ROOT
 
 _UNASKED: Final = {
@@ -46,6 +47,7 @@ def test_it_asks_for_what_the_shipped_users_have(role: Role) -> None:
     assert _asked(role) <= _granted(role)
 
 
+@of_the_whole
 def test_the_shipped_users_have_the_keys_of_each_feature() -> None:
     made = "`python -m deploy.users` makes it"
     assert (ROOT / "deploy" / "users.acl").read_text() == users(), made

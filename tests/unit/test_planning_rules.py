@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,17 +12,14 @@ import orjson
 import pytest
 from pydantic import SecretStr
 
-from palaver.cli.doing import lacked
 from palaver.config.policy import OperatorPolicy
 from palaver.config.presets import PRESETS
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import ApiKey
 from palaver.operations import Backend
 from palaver.operations.planning_rules import PlanningBackend, rules_of
-from palaver.processes.tasks import end
 from palaver.steps.retry import RetryPolicy
-from palaver.store.fleet.fleet import WorkerReport
-from tests.unit.api_world import AGENT, SETTINGS, World, world
+from tests.unit.api_world import SETTINGS, World, world
 
 API_KEY = "a-key-of-the-api-0123456789"
 PASSWORD = "a-password-of-an-endpoint"
@@ -132,37 +128,6 @@ def test_every_provider_that_is_known_by_name_can_be_said(backend: Backend, tmp_
     said = rules_of(replace(backend, providers=load_providers(table)))
     for name in known:
         assert f'"{name}"' in said.decode()
-
-
-async def test_a_worker_hears_of_what_was_planned_and_of_no_run(api: World) -> None:
-    heard = asyncio.Event()
-    listener = api.store.fleet.cancels("w-1", on_planned=heard.set)
-
-    async def listen() -> None:
-        async for run in listener.listen():
-            raise AssertionError(run)
-
-    listening = asyncio.create_task(listen())
-    await api.store.fleet.report(WorkerReport("w-1", ("model",), 0, 1, draining=False))
-    await api.store.fleet.report(WorkerReport("w-2", ("tools",), 0, 1, draining=False))
-    body = {"every": 3600, "run": {"agent": AGENT, "input": "hello"}}
-    # Until it listens.
-    while not heard.is_set():
-        assert (await api.client.put("/v1/schedules/often", json=body)).status_code in (200, 201)
-    assert not listening.done()
-    await end(listening)
-    await listener.close()
-
-
-async def test_a_schedule_says_that_no_worker_is_there(api: World) -> None:
-    body = {"every": 3600, "run": {"agent": AGENT, "input": "hello"}}
-    kept = await api.client.put("/v1/schedules/often", json=body)
-    waiting = kept.json()["waiting"]
-    assert (waiting["reason"], waiting["code"]) == ("no_worker", "queue:model")
-    assert lacked(waiting["code"]) == "no worker takes model steps: `palaver worker`"
-    (listed,) = (await api.client.get("/v1/schedules")).json()["data"]
-    assert listed["waiting"] == waiting
-    assert (await api.client.post("/v1/schedules/often/pause")).json()["waiting"] is None
 
 
 @pytest.mark.process

@@ -97,18 +97,3 @@ async def test_who_wrote_the_agent_of_a_fork_is_known(monkeypatch: pytest.Monkey
         assert standing.spec is not None
         assert standing.spec.instructions == "hello"
         assert standing.by == {"bob"}
-
-
-async def test_who_wrote_the_agent_that_a_response_changes_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with office() as desk:
-        made = await desk.have("ann", "POST", "/v1/conversations", {"agent": {**AGENT, "instructions": PAY}})
-
-        async def other() -> None:
-            await desk.submit("bob", conversation_id=made["id"], agent={**AGENT, "instructions": "hello"})
-
-        once_before(desk.api.store.runs, "agent_of", other, monkeypatch)
-        asked = {"conversation": made["id"], "input": "hello", "temperature": 0.5, "background": True}
-        await desk.have("dan", "POST", "/openai/v1/responses", asked)
-        run = (await desk.runs())[0]
-        assert run["agent"]["instructions"] == "hello"
-        assert (await desk.api.store.runs.agent_of(made["id"])).by == {"bob", "dan"}

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from palaver.vocabulary.ids import uuid_of
-from tests.feature_cases import brought_to_tests
+from tests.feature_cases import brought_to_tests, of_the_whole
 from tests.pages import syntax
 from tests.unit.asking import SECRETS, YES, Ways, teller
 from tests.unit.test_api_second_person import AGENT, PAY, Office, office
@@ -138,6 +138,7 @@ async def test_who_asks_by_a_route_does_not_approve(route: str) -> None:
         await desk.check(await desk.pay(run), none_of="ann", but="cid")
 
 
+@of_the_whole
 def test_every_row_of_the_page_is_held_by_tests_that_are_there() -> None:
     tests = {
         node.name

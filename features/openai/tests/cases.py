@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+STREAMS: Final = 3
+PARAMETERS: Final = (("get /openai/v1/responses/{response_id}", "starting_after", 0, -1),)
+
 NO_PART: Final = {
     "DELETE /openai/v1/conversations/{conversation_id}": "it ends something",
     "DELETE /openai/v1/responses/{response_id}": "it ends something",

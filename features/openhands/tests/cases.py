@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 PREFIX: Final = "/openhands/api/conversations"
+PROBES: Final = ("/openhands/health", "/openhands/alive", "/openhands/ready", "/openhands/server_info")
 NO_PART: Final = {
     f"DELETE {PREFIX}/{{conversation}}": "it ends something",
     f"POST {PREFIX}/{{conversation}}/pause": "it ends something",

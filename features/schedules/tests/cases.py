@@ -13,6 +13,8 @@ from palaver.schemas.bearers import Bearer
 from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.store import Store
 
+PARAMETERS: Final = (("get /v1/schedules/{name}", "name", "nightly", "*"),)
+
 NO_PART: Final = {
     "DELETE /v1/schedules/{name}": "it ends something",
     "POST /v1/schedules/{name}/pause": "it ends something",

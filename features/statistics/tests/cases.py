@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from features.statistics.statistics import Statistics
 from features.statistics.tallies import MODEL_COLUMNS, JournalLine, SpanTally
@@ -14,6 +14,8 @@ from tests.contract.counts import by_last, series_of
 
 if TYPE_CHECKING:
     from tests.contract.invariants import Shard
+
+UNGROUPED: Final = ("get /v1/statistics",)
 
 
 async def take_note(store: Store, tag: str) -> None:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from features.oidc import issuer
 from features.oidc.tests.unit.local_issuer import KEYS, LocalIssuer, local_issuer, private_key, published
+from features.openhands.tests.unit.test_openhands_keys import open_socket
 from palaver.config.oidc import ScopeGrant
 from palaver.config.settings import Settings
 from palaver.store.access.api_keys import KeyGrant
@@ -27,7 +28,6 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.scopes import SCOPES, Scope
 from tests.unit.api_world import BODY, LiveRequest, World, assert_problem, world
 from tests.unit.test_api_scopes import DIALECTS, ROUTES, code_of, filled, knock
-from tests.unit.test_api_stored_keys import open_socket
 from tests.waiting import BUSY, aeventually
 
 ALL: Final = " ".join(SCOPES)
