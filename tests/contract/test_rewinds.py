@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from palaver.errors import StaleLease
-from palaver.schemas.models import Message
+from palaver.schemas.models import Message, Usage
 from palaver.steps.leases import Delta, Lease
-from palaver.steps.verdicts import Continue
+from palaver.steps.verdicts import Continue, Finish
 from palaver.store import Store
 from palaver.store.redis import keys
+from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver, calls
 
@@ -47,6 +48,30 @@ async def test_a_tool_that_was_begun_under_a_lost_claim_answers_nothing(driver: 
         await driver.answer(zombie, "old")
     await driver.answer(lease, "new")
     assert await driver.results(lease.run_id) == [("a", "new")]
+
+
+async def test_a_cancel_that_was_lost_ends_no_run(driver: StoreDriver) -> None:
+    """The worker has heard of it, and lets the step go: the store knows of none, and the run goes on."""
+    run_id, lease = await driver.begin()
+    usage = Usage(model_calls=1, input_tokens=9)
+    partial = Message(role="assistant", content="cut", partial=True)
+    settled = await driver.store.steps.settle(lease, Finish(partial, StopReason.CANCELLED, usage=usage))
+    assert settled.status == "running"
+    (delivery,) = settled.deliveries
+    again = await driver.claim(delivery, "w2")
+    assert (again.attempt, "cut" in str(driver.said(again))) == (1, False)
+    await driver.finish(again)
+    run = await driver.get(run_id)
+    assert (run.status, run.usage.input_tokens) == ("completed", 9)
+
+
+async def test_a_tool_that_a_lost_cancel_stopped_is_not_begun_again(driver: StoreDriver) -> None:
+    run_id, (delivery,) = await driver.turn("a")
+    lease = await driver.claim(delivery)
+    await driver.store.steps.settle(lease, Finish(None, StopReason.CANCELLED))
+    ((call, told),) = await driver.results(run_id)
+    assert (call, "may or may not" in told) == ("a", True)
+    assert (await driver.get(run_id)).status == "running"
 
 
 async def test_a_worker_that_knows_what_was_lost_begins_anew(driver: StoreDriver, redis: Any) -> None:

@@ -21,6 +21,20 @@ local function let_go(name, step, outcome)
   return moved(proceed())
 end
 
+-- A step whose worker brings no outcome is delivered again, but for a tool that has begun and is not idempotent.
+local function give_back(name, step, begun)
+  count_usage(args.used, step, 0, {})
+  if begun then discard_text(name, step) else untried(step) end
+  local stopped = let_go(name, step, StepOutcome.HANDED_BACK)
+  if stopped then return stopped end
+  if begun and step.call and not step.idempotent and not step.resumes then
+    return moved(interrupted(name, step, Sentence.WORKER_STOPPED))
+  end
+  deliver(name, step, true)
+  if PAUSING then update_idle_status() end
+  return moved()
+end
+
 -- Count the usage and log the entries of a verdict, whatever its kind.
 local function record_outcome(name, step)
   if args.streamed then discard_text(name, step) end

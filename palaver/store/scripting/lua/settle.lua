@@ -2,6 +2,11 @@
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer_before() or answer end
+if args.stop == StopReason.CANCELLED and STATUS ~= RunStatus.CANCELLING then
+  -- The store has gone back, and lost the cancel that the worker heard of.
+  attempt_over(name, step, SpanOutcome.HANDED_BACK, args.trace_note)
+  return give_back(name, step, true)
+end
 attempt_over(name, step, args.verdict, args.trace_note)
 record_outcome(name, step)
 
