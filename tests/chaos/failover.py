@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import redis
@@ -50,6 +51,17 @@ class Pair:
         self._between.blackhole = False
         self.replica.start()
         self._follow()
+
+    def synced(self) -> float:
+        """A monotonic time before which all that was written is on the replica by now."""
+        with self._admin(self.primary) as server:
+
+            def look() -> float:
+                begun = time.monotonic()
+                server.set("synced", begun)
+                return begun if server.wait(1, 1000) else 0.0
+
+            return eventually(look)
 
     def _follow(self) -> None:
         with self._admin(self.replica) as server:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
+from tests.chaos.history_mutants import HISTORY_MUTANTS
 from tests.chaos.mutation import Change, Mutant, by_name, play
 
 _LUA: Final = "palaver/store/scripting/lua/"
@@ -20,6 +21,7 @@ def _mutant(name: str, scenario: str, caught_by: str, file: str, old: str, new: 
 
 
 MUTANTS: Final = by_name(
+    *HISTORY_MUTANTS.values(),
     _mutant(
         "a commit without its fence",
         "frozen",

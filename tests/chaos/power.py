@@ -73,8 +73,9 @@ class Power:
             with self._cluster.redis() as server:
                 server.config_set("appendfsync", before)
 
-    def cut(self, *, whole_second: bool = False) -> None:
-        """Kill, lose, and start again; `whole_second`: as much as may be."""
+    def cut(self, *, whole_second: bool = False) -> float:
+        """Kill, lose, and start again; `whole_second`: as much as may be. The monotonic time since when something may
+        be lost."""
         with self._looking:
             self._cluster.kill("redis")
             at, path = time.monotonic(), self._file()
@@ -93,6 +94,7 @@ class Power:
             self._sizes.clear()
             self._cluster.start("redis")
             self._apply()
+            return self._lost[-1][0]
 
     def _apply(self) -> None:
         with self._cluster.redis() as server:

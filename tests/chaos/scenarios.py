@@ -7,6 +7,7 @@ runs one on a stack of its own, from the tree that it is started in, and prints 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -24,9 +25,11 @@ from typing import Any, Final
 from tests.chaos.watchers import Watchers
 from tests.checkers import Violation, violations
 from tests.checkers.evidence import Sent
+from tests.histories.crowd import Crowd
+from tests.histories.recorder import Recorder
 from tests.process.checks import collect
 from tests.process.cluster import Cluster
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 WITHIN = 8.0
 """Seconds that a run may take to end when its story is over."""
@@ -194,6 +197,20 @@ def backlog(story: Story) -> None:
         story.cluster.ended(run_id)
 
 
+def linear_order(story: Story) -> None:
+    """Clients of all kinds, several of each run, and no trouble: there is an order of what they did."""
+    chance = random.Random(1)
+    recorder = Recorder((story.cluster.stack.url,), chance, PATIENCE)
+    crowd = Crowd(recorder, chance, story.cluster.body)
+    crowd.over = True
+    try:
+        asyncio.run(crowd.go(runs=40, at_once=8))
+    finally:
+        story.cluster.submitted += crowd.runs.values()
+    found = recorder.violations()
+    assert not found, found[0]
+
+
 SCENARIOS: Final[Mapping[str, Callable[[Story], None]]] = {
     scenario.__name__: scenario
     for scenario in (
@@ -206,6 +223,7 @@ SCENARIOS: Final[Mapping[str, Callable[[Story], None]]] = {
         doubled_deliveries,
         cancelled,
         backlog,
+        linear_order,
     )
 }
 

@@ -17,6 +17,7 @@ from tests.chaos.death_mutants import DEATH_MUTANTS
 from tests.chaos.declaration_mutants import DECLARATION_MUTANTS
 from tests.chaos.erasure_mutants import ERASURE_MUTANTS
 from tests.chaos.family_mutants import FAMILY_MUTANTS
+from tests.chaos.history_mutants import HISTORY_MUTANTS
 from tests.chaos.in_place_mutants import IN_PLACE_MUTANTS
 from tests.chaos.issuer_mutants import ISSUER_MUTANTS
 from tests.chaos.ledger_mutants import LEDGER_MUTANTS
@@ -115,6 +116,7 @@ def catch(name: str) -> None:
     caught = mutant.caught_by <= failed
     record("mutants", seed=0, counts={"mutants": 1, "mutants caught": int(caught)})
     assert caught, f"{name}: {sorted(mutant.caught_by - failed)} did not fail, only {sorted(failed)}"
+    assert name not in HISTORY_MUTANTS or failed == mutant.caught_by, f"{name}: others than the history tell, {failed}"
 
 
 def notice(name: str) -> None:

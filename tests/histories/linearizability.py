@@ -6,7 +6,8 @@ have answered so: Wing and Gong's search, with Lowe's memory of what was tried. 
 alone, with all that was asked under its idempotency key. What workers do is no operation: in between, a run may go to
 any status that `_LEADS_TO` has.
 
-A store may lose its last writes, from `synced` until `rewound`, which is asked whether promises made meanwhile hold.
+A store may lose its last writes, from `synced` until `rewound`, which is asked whether promises made meanwhile hold. An
+operation that was under way then may have taken effect, been lost before it was promised, and been done again.
 """
 
 from __future__ import annotations
@@ -16,18 +17,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-NEVER = math.inf
-"""When an answer came that was lost."""
+NEVER = math.inf  # when an answer came that was lost
+_CHANGES = ("submit", "cancel", "decide", "say")
 _FAILS = {"failed", "expired", "incomplete"}
 _ENDS = {*_FAILS, "completed", "cancelled"}
-_LEADS_TO = {
+_LEADS_TO = {  # by itself; by a decision it is running again, by a cancel cancelling
     "queued": {"queued", "running", "requires_action", "completed", *_FAILS},
     "running": {"running", "requires_action", "completed", *_FAILS},
     "requires_action": {"requires_action", *_FAILS},
     "cancelling": {"cancelling", "cancelled"},
     **{end: {end} for end in _ENDS},
 }
-"""Where a run gets by itself; by a decision it is running again, by a cancel cancelling."""
 
 
 class Operation(NamedTuple):
@@ -52,7 +52,7 @@ class Run(NamedTuple):
     pending: frozenset[str] = frozenset()
     decided: frozenset[tuple[str, str, str]] = frozenset()  # action, decision, key of the request
     said: frozenset[str] = frozenset()
-    past: tuple[Any, ...] = ()  # what it was since the store was synced
+    past: frozenset[Any] = frozenset()  # what it was since the store was synced
     promised: tuple[Operation, ...] = ()  # and what was acknowledged
 
     @property
@@ -135,6 +135,9 @@ def _answered(run: Run, op: Operation) -> Iterator[Run]:
             ends = {*_ENDS, "cancelling"} - ({"cancelled", "cancelling"} if op.asked[0] == "cancel" else set())
             for status in ends if op.asked[1] not in run.said | run.decided else ():
                 yield from _moved(run, status)
+        case "unknown":  # 409, there is no such action
+            if op.asked not in run.pending | {each[0] for each in run.decided}:
+                yield run
         case "found":  # all runs that there are under the key
             if len(op.answer) == bool(run.status) and run.id in ("", *op.answer):
                 yield run
@@ -143,21 +146,22 @@ def _answered(run: Run, op: Operation) -> Iterator[Run]:
 def _after(run: Run, op: Operation) -> Iterator[Run]:
     """What the run may be after the operation; nothing, if it cannot be answered so."""
     if op.what == "synced":
-        yield run._replace(past=(run._replace(past=(), promised=()),), promised=())
+        yield run._replace(past=frozenset({run._replace(past=frozenset(), promised=())}), promised=())
     elif op.what == "rewound":
         for before in run.past:
             kept = [before]
             for promise in run.promised if op.asked else ():
                 kept = [after for each in kept for after in _after(each, promise)]
             yield from kept
+    elif op.what == "amid":
+        yield from _after(run, op.answer) if run.past else ()
     elif op.what == "gone":
         yield from [run] * (run.id != op.run)
     elif op.what in ("submit", "found") or (run.status and run.id in ("", op.run)):
         for now in _answered(run._replace(id=op.run or run.id), op):
             if run.past:
-                promises = op.ended < NEVER and op.what in ("submit", "cancel", "decide", "say")
-                promised = (*run.promised, op) if promises else run.promised
-                now = now._replace(past=(*run.past, now._replace(past=(), promised=())), promised=promised)
+                promised = (*run.promised, op) if op.ended < NEVER and op.what in _CHANGES else run.promised
+                now = now._replace(past=run.past | {now._replace(past=frozenset(), promised=())}, promised=promised)
             yield now
 
 
@@ -184,9 +188,13 @@ def unordered(operations: Iterable[Operation]) -> str:
 
 def violations(histories: Iterable[tuple[str, Operation]], store: Iterable[Operation] = ()) -> list[str]:
     """What is wrong in operations, each with the idempotency key of its run, on a store of which this is known."""
-    by_key, keys, known = defaultdict(list), defaultdict(set), [*store]
+    by_key: dict[str, list[Operation]] = defaultdict(list)
+    keys, known = defaultdict(set), [*store]
     for key, op in histories:
-        by_key[key].append(op)
+        what, asked = op.asked if op.what == "refused" else (op.what, op.asked)
+        again = Operation(what, op.begun, NEVER, op.run, asked, op.answer if what == "submit" else None)
+        amid = [each for each in known if each.what == "rewound" and op.begun < each.ended and op.ended > each.begun]
+        by_key[key] += [op, *(Operation("amid", op.begun, answer=again) for _ in amid[:2] if what in _CHANGES)]
         keys[op.answer if op.what == "submit" else op.run].add(key)
     shared = [f"{run} is the run of {found}" for run, found in keys.items() if run and len(found) > 1]
     return shared + [f"{key}: {why}" for key, ops in by_key.items() if (why := unordered([*ops, *known]))]

@@ -165,6 +165,9 @@ FAULTS: Stories = {
     ),
                                          events(*BORN, ASKED, (4, "action.resolved", *NO))),
     "a failover loses what was acknowledged": (submit(), synced(), cancel(), rewound(keeps=True), read("running", 2)),
+    "a failover loses what was acknowledged before it": (
+        submit(), synced(), during(read("running", 2), cancel(), rewound(keeps=True)), read("running", 2),
+    ),
     "a store goes back further than it may": (*BEGUN, read("running", 9), synced(), rewound(), read("queued", 1)),
     "a store that lost a submit answers with the lost run": (
         synced(), submit(), rewound(), submit(OTHER), read("queued", 1),
@@ -231,6 +234,15 @@ LEGAL: Stories = {
     "a failover forgets an end, and nothing that was promised": (
         *BEGUN, synced(), say(), read("completed", 6), rewound(keeps=True), read("running", 3),
         events(*BORN, SAID, finished(7)),
+    ),
+    "a failover forgets a cancel, which was seen before it was acknowledged and is done again": (
+        *BEGUN, synced(), during(cancel(), read("cancelling", 3), rewound(keeps=True), read("running", 2)),
+        read("cancelled", 4),
+    ),
+    "a failover forgets a decision, which was seen, and another one holds": (
+        *WAITS, synced(),
+        during(decide(taken=True), read("running", 4), rewound(keeps=True), decide("deny", "k2")),
+        events(*BORN, ASKED, (4, "action.resolved", *NO)),
     ),
     "a failover forgets a cancel whose answer was lost": (
         *BEGUN, synced(), lost(cancel()), read("cancelling", 3), rewound(keeps=True), read("running", 2),
