@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -14,7 +15,7 @@ from palaver.store import Store
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.additions import all_scripts
 from palaver.vocabulary.step_kinds import RECOVERED
-from tests.contract.store_driver import StoreDriver
+from tests.contract.store_driver import StoreDriver, calls
 from tests.cost.cases import CASES, Case
 from tests.cost.meters import EVERY, Commands, fake, watch
 from tests.feature_cases import brought_to_tests
@@ -27,11 +28,13 @@ STEEPEST = 2.3
 SLACK = 0.02
 """Of the whole, that may come of where pages begin. The meter counts in steps, of which one more is nothing either."""
 
-MOST_COMMANDS: Final = {"claim": 17, "settle": 46}
+MOST_COMMANDS: Final = {"claim": 14, "settle": 32}
 """Of the scripts of a model step with one inline call, in the middle of its run (ADR 0006); with a price (ADR 0101),
 the turns of tenants (ADR 0101), and a line for statistics (ADR 0042)."""
-IN_PLACE: Final = 53
+IN_PLACE: Final = 36
 """Of both in one, where the worker goes on with the run (ADR 0027)."""
+TOOL_STEP: Final = {"claim": 14, "settle": 29}
+"""Of the scripts of a model step with a tool step behind it, which each of them is called for: at most."""
 
 
 async def _cost(case: Case, size: int) -> float:
@@ -84,4 +87,22 @@ async def test_the_scripts_of_an_ordinary_step_send_few_commands(tenant: str) ->
     # Conversations of other tenants are in two lists by when something last happened to them.
     more = 1 if tenant else 0
     assert all(delivered[name] <= most + more for name, most in MOST_COMMANDS.items()), delivered
-    assert costs.of["settle"] <= IN_PLACE + more
+    assert costs.of["settle"] <= IN_PLACE + more, costs.of
+
+
+@pytest.mark.parametrize("tenant", ["", "k7m2qx"], ids=["default tenant", "another tenant"])
+async def test_the_scripts_of_a_tool_step_send_few_commands(tenant: str) -> None:
+    async with fake(Commands) as (redis, meter):
+        store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
+        driver = StoreDriver(store, redis)
+        with within(Reach(tenant)):
+            _, lease = await driver.begin()
+        usage = Usage(input_tokens=700, output_tokens=40, model_calls=1, cost_usd=0.001)
+        asked = replace(calls("c1"), usage=usage)
+        for _ in range(2):
+            costs = watch(store, meter())
+            (due,) = (await store.steps.settle(lease, asked)).deliveries
+            (due,) = (await driver.answer(await driver.claim(due))).deliveries
+            lease = await driver.claim(due, known=lease.log.position)
+    more = 1 if tenant else 0
+    assert all(costs.of[name] <= most + more for name, most in TOOL_STEP.items()), costs.of
