@@ -52,8 +52,8 @@ IN_PLACE_MUTANTS: Final = by_name(
     _mutant(
         "a lost answer that hands out another's lease",
         _IN_PLACE,
-        "is_leased_to(step, place.worker, place.nonce) then return",
-        "true then return",
+        "not step or not is_leased_to(step, place.worker, place.nonce)",
+        "not step",
     ),
     _mutant("a lost answer with the lease in it", f"{_LUA}settle.lua", "answer_before() or answer", "answer"),
     _mutant(
@@ -72,11 +72,13 @@ IN_PLACE_MUTANTS: Final = by_name(
     _mutant(
         "a cancel that comes between two steps is lost",
         _OFFER,
-        "        self._active.update(following.values())\n",
+        "        self._active.update(steps)\n",
         "",
         _WORKER,
     ),
-    _mutant("an offer that nobody took stays", _OFFER, "if step.lease is None}", "if False}", _WORKER),
+    _mutant("an offer that nobody took stays", _OFFER, "set(steps).difference(taken)", "()", _WORKER),
+    _mutant("a place that is offered twice", _OFFER, "steps[:1] + steps[1 + room :]", "steps", _WORKER),
+    _mutant("a call that gives its place away", _OFFER, "taken[:1]", "taken", _WORKER),
     _mutant("no bound of steps", _OFFER, "active.in_place < self._most and", "", _WORKER),
     _mutant(
         "a bound of one more step", _OFFER, "active.in_place < self._most", "active.in_place <= self._most", _WORKER
@@ -135,8 +137,15 @@ IN_PLACE_MUTANTS: Final = by_name(
     _mutant(
         "a lost answer that hands out another's calls",
         _IN_PLACE,
-        "is_leased_to(step, place.worker, place.nonce) then taken",
-        "true then taken",
+        "not step or not is_leased_to(step, place.worker, place.nonce)",
+        "not step",
+        _CALLS,
+    ),
+    _mutant(
+        "a lost answer with leases that are almost over",
+        _IN_PLACE,
+        "  redis.call('ZADD', DUE, NOW + place.lease_ms, member(name))\n",
+        "",
         _CALLS,
     ),
     _mutant("a call in place that has no time left", _IN_PLACE, "first_time_limit().at - NOW,", "0,", _CALLS),

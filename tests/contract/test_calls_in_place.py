@@ -127,6 +127,23 @@ async def test_leases_whose_answer_was_lost_are_given_again(driver: StoreDriver)
     assert not (await asked(driver, model, "a", "b", nonce="same", worker="w2")).following
 
 
+async def test_leases_that_are_given_again_begin_anew(driver: StoreDriver) -> None:
+    """Their answer may have been lost for most of a lease, and a worker renews only what it knows of."""
+    run_id, model = await driver.begin()
+    due = keys.due(run_id[4:6])
+    await asked(driver, model, "a", nonce="calls")
+    ends = (await scores(driver, due))[f"{run_id}/1/a"]
+    await driver.redis.zadd(due, {f"{run_id}/1/a": 1})
+    (call,) = (await asked(driver, model, "a", nonce="calls")).following
+    assert (await scores(driver, due))[f"{run_id}/1/a"] >= ends
+    place = await driver.place(call)
+    await driver.answer(call, place=place)
+    ends = (await scores(driver, due))[f"{run_id}/2"]
+    await driver.redis.zadd(due, {f"{run_id}/2": 1})
+    assert [each.step for each in (await driver.answer(call, place=place)).following] == ["2"]
+    assert (await scores(driver, due))[f"{run_id}/2"] >= ends
+
+
 async def test_of_those_that_are_over_nothing_is_given_again(driver: StoreDriver) -> None:
     _, model = await driver.begin()
     first = await asked(driver, model, "a", "b", nonce="same")

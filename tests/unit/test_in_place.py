@@ -241,6 +241,37 @@ def test_its_room_is_what_it_could_claim_besides() -> None:
     assert world.place(one).room == 0
 
 
+def asking(calls: int) -> Continue:
+    """The model asks for so many calls, all of which are at hand."""
+    asked = tuple(ToolCall(id=f"c{number}", name="t") for number in range(calls))
+    opened = tuple(OpenCall(call, idempotent=False, at_hand=True) for call in asked)
+    return Continue(Message(role="assistant", tool_calls=asked), calls=opened)
+
+
+def test_what_calls_beside_the_first_may_take_is_offered_once() -> None:
+    """Four places, and each offer is taken up to its room and one."""
+    world = World()
+    one, two = world.step("1"), world.step("5")
+    with world.offer(one, asking(3)) as offer, world.offer(two, asking(3)) as other:
+        assert offer.place is not None
+        assert other.place is not None
+        assert (offer.place.room, other.place.room) == (2, 0)
+    assert world.place(two).room == 2
+
+
+def test_calls_that_have_not_begun_have_their_places() -> None:
+    world = World()
+    one, two = world.step("1"), world.step("5")
+    with world.offer(one, asking(3)) as offer:
+        for call in ("c1", "c2"):
+            world.in_place.go_on(offer, lease("1").of_call(ToolCall(id=call, name="t"), None, 2, 60.0, ""))
+    assert world.place(two).room == 1
+    world.active.remove(one)
+    for call in ("c1", "c2"):
+        assert world.in_place.begin(RUN, f"1/{call}") is not None
+    assert world.place(two).room == 1
+
+
 class Events:
     """Whoever Celery tells."""
 

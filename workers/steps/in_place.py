@@ -56,7 +56,7 @@ class InPlace:
         self._capacity = capacity
         self._active = active
         self._upcoming: set[ActiveStep] = set()
-        """Those that are offered a place, or have one and have not begun."""
+        """Those that take no place more: they would begin, or have not begun yet, where a step ends."""
         self._taken: dict[tuple[str, str], ActiveStep] = {}
         self._claiming = 0
         self._nonces = count(1)
@@ -79,17 +79,19 @@ class InPlace:
         if known is None or not names or not self._may_go_on(active):
             yield PlaceOffer(None, {})
             return
-        following = {name: ActiveStep(active.run_id, name, behind=active) for name in names}
-        self._active.update(following.values())
-        self._upcoming.update(following.values())
+        room, steps = self._room, [ActiveStep(active.run_id, name, behind=active) for name in names]
+        self._active.update(steps)
+        # One begins where this step ends. Those beside it may take all the room: no other offer has it meanwhile.
+        self._upcoming.update(steps[:1] + steps[1 + room :])
         nonce = str(next(self._nonces))
-        place = OfferedPlace(self._worker_id, nonce, self._lease, known.position, known.position_at, self._room)
+        place = OfferedPlace(self._worker_id, nonce, self._lease, known.position, known.position_at, room)
         try:
-            yield PlaceOffer(place, following)
+            yield PlaceOffer(place, {step.step: step for step in steps})
         finally:
-            unused = {step for step in following.values() if step.lease is None}
-            self._active.difference_update(unused)
-            self._upcoming.difference_update(unused)
+            taken = [step for step in steps if step.lease is not None]
+            self._active.difference_update(set(steps).difference(taken))
+            self._upcoming.difference_update(steps)
+            self._upcoming.update(taken[:1])
 
     def go_on(self, offer: PlaceOffer, lease: Lease) -> None:
         """The offer was taken: a step begins, under this lease, when the task that settled ends."""
@@ -104,7 +106,7 @@ class InPlace:
         """The step that begins now, if this process has claimed it already."""
         active = self._taken.pop((run_id, step), None)
         if active is not None:
-            self._upcoming.remove(active)
+            self._upcoming.discard(active)
             active.began_at = time.monotonic()
         return active
 

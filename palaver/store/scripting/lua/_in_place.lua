@@ -36,14 +36,22 @@ local function calls_in_place()
     secrets_at = SECRETS_AT, calls = taken }
 end
 
+-- The step, if an earlier call of this very script has leased it. The lease begins anew: nothing has renewed it.
+local function leased_before(name)
+  local step = step_of(name)
+  if not step or not is_leased_to(step, place.worker, place.nonce) then return end
+  redis.call('ZADD', DUE, NOW + place.lease_ms, member(name))
+  return step
+end
+
 -- What an earlier call of this very script answered, if that was lost: the leases, as long as the worker has them. Else nil.
 local function answer_before()
   local name = place and redis.call('HGET', RUN, 'seq')
-  local step = name and step_of(name)
-  if step and is_leased_to(step, place.worker, place.nonce) then return lease_in_place(name, step, facts_of_run()) end
+  local step = name and leased_before(name)
+  if step then return lease_in_place(name, step, facts_of_run()) end
   for of_call in pairs(at_hand) do
-    step = step_of(of_call)
-    if step and is_leased_to(step, place.worker, place.nonce) then taken[#taken + 1] = { of_call, step.fence } end
+    step = leased_before(of_call)
+    if step then taken[#taken + 1] = { of_call, step.fence } end
   end
   return #taken > 0 and calls_in_place()
 end
