@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from threading import RLock
+from threading import RLock, Thread
 from typing import Any, Final
 
 from billiard.process import current_process
@@ -26,6 +26,7 @@ from celery.signals import (
     worker_init,
     worker_process_init,
     worker_process_shutdown,
+    worker_ready,
     worker_shutting_down,
 )
 
@@ -61,7 +62,7 @@ from .children.request import ChildRequest
 from .loops.keeper import running, watched
 from .loops.progress import Progress
 from .loops.stops import stops_noticed
-from .models.late_port import LateModelPort
+from .models.late_port import LateModelPort, load
 from .sources import INLINE_SOURCES, Elsewhere, Toolbox, open_toolbox, sources_of
 from .sources.importing import importing
 from .steps import step_functions as step_functions  # each `@step` in it is a task
@@ -265,6 +266,13 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
 
 
 app.lifespan = _lifespan
+
+
+@worker_ready.connect
+def _load_what_calls(**_: Any) -> None:
+    """So that the first call of a model does not wait for it: in a thread, as steps may have come already."""
+    if MODEL in _kinds:
+        Thread(target=load, name="palaver-first-call", daemon=True).start()
 
 
 @worker_process_init.connect

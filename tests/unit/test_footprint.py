@@ -23,7 +23,7 @@ features.stack.up.model_to_try(None)
 features.stack.plan._provider()""",
     "role": "import palaver.cli",
     "api": "import api.serving",
-    "worker asking": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nworkers.models.late_port._load()",
+    "worker asking": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nworkers.models.late_port.load()",
     "flower": "import workers.__main__, flower.command, workers.broker.celery_app",
 }
 """What imports what a program does until it serves. A model worker that asks a model imports what any worker does, and

@@ -1,4 +1,4 @@
-"""The model port of a worker, which comes with the first call of a model."""
+"""The model port of a worker, which is loaded once the worker is ready, or with the first call of a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class LateModelPort(ModelTerms):
     """The terms of model calls, and what makes them: httpx, aiohttp and the certificates of authorities, which are a
-    tenth of what a worker loads, are loaded with the first call."""
+    tenth of what a worker loads, and no step waits for them before it has to."""
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         super().__init__(providers)
@@ -26,7 +26,7 @@ class LateModelPort(ModelTerms):
     async def port(self) -> ModelPort:
         """Return the port. The first calls wait for it, and the loop goes on meanwhile."""
         if self._port is None:
-            kind = await asyncio.to_thread(_load)
+            kind = await asyncio.to_thread(load)
             # Another call may have waited for it, too.
             self._port = self._port or kind(self._providers)
         return self._port
@@ -37,7 +37,8 @@ class LateModelPort(ModelTerms):
             await self._port.close()
 
 
-def _load() -> type[ModelPort]:
+def load() -> type[ModelPort]:
+    """Load what makes calls, unless it is there."""
     # Without the command of httpx, which has rich.
     with left_out("httpx._main"):
         from .model import ModelPort
