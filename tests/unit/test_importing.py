@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import ssl
 import sys
 
 import pytest
@@ -50,5 +51,18 @@ def test_what_tools_may_not_see_is_away_while_their_modules_come(monkeypatch: py
         assert os.environ["PROVIDER_KEY"] == "secret"
         assert os.environ.pop("SHOP_MADE") == "by a module"
         assert settings().lease_seconds == 7.0
+    finally:
+        settings.cache_clear()
+
+
+def test_the_authorities_that_a_worker_trusts_are_the_same_beside_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that asks models, too, makes contexts of TLS when what tools must not see is away."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/ca.pem")
+    monkeypatch.setenv("SHOP_TOKEN", "secret")
+    try:
+        with environment.narrowed(Settings(tool_env=("PATH",)), frozenset()):
+            assert ssl.get_default_verify_paths().openssl_cafile_env == "SSL_CERT_FILE"
+            assert os.environ["SSL_CERT_FILE"] == "/etc/ca.pem"
+            assert "SHOP_TOKEN" not in os.environ
     finally:
         settings.cache_clear()

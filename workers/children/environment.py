@@ -26,12 +26,14 @@ from palaver.telemetry.traces import HEADERS
 log = logging.getLogger("palaver.workers.children.environment")
 
 _OURS: Final = "PALAVER_"
+_NEEDED_HERE: Final = frozenset({"SSL_CERT_FILE", "SSL_CERT_DIR"})
+"""Read with each new context of TLS, to Redis, providers and whatever else the process of a tool connects to."""
 _NEEDED_BY_OTHERS: Final = frozenset({"PALAVER_API_KEYS", f"PALAVER_API_KEYS{SUFFIX}", *HEADERS})
 
 
 def visible(name: str, patterns: Iterable[str], hidden: frozenset[str]) -> bool:
     """Tell whether a tool may see a variable: a hidden one, or one that is for others, only if it is named itself."""
-    if name in patterns:
+    if name in patterns or name in _NEEDED_HERE:
         return True
     others = name in hidden or name in HEADERS or name.startswith(_OURS)
     return not others and any(fnmatchcase(name, pattern) for pattern in patterns)
