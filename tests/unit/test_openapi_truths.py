@@ -102,5 +102,5 @@ def test_a_name_in_a_path_is_held_to_its_pattern() -> None:
         for each in described.get("parameters", ())
         if (each["in"], each["name"]) == ("path", "name")
     ]
-    assert len(names) > 10
+    assert len(names) >= 3
     assert all(re.fullmatch(schema["pattern"], "support") for _, schema in names)
