@@ -30,8 +30,8 @@ LEDGER_MUTANTS: Final = by_name(
     ),
     _mutant(
         "what was handed back for nothing",
-        "palaver/store/scripting/lua/hand_back.lua",
-        "count_usage(args.used, step, 0, {})\n",
+        "palaver/store/scripting/lua/_verdict.lua",
+        "  count_usage(args.used, step, 0, {})\n",
         "",
     ),
     _mutant(

@@ -302,18 +302,18 @@ MUTANTS: Final = by_name(
         "ordinary_day",
         "calls_within_need calls_within_tries",
         "workers/steps/model_calls.py",
-        "            reply = await runtime.model.complete(\n",
-        "            await runtime.model.complete(\n"
+        "            reply = await port.complete(\n",
+        "            await port.complete(\n"
         "                agent,\n"
         "                body,\n"
         "                on_begin=lambda: None,\n"
         "                show=lambda text, thoughts: None,\n"
         "                time_left=lease.time_left,\n"
         "                request_id=request_id,\n"
-        "                reader=protocol.reader(max_calls=runtime.model.max_tool_calls(agent)),\n"
+        "                reader=protocol.reader(max_calls=port.max_tool_calls(agent)),\n"
         "                progress=progress,\n"
         "            )\n"
-        "            reply = await runtime.model.complete(\n",
+        "            reply = await port.complete(\n",
     ),
 )
 

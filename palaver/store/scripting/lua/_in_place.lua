@@ -85,15 +85,17 @@ end
 -- Open the steps of the turn's calls. The worker that settles begins those that it has the tools for.
 local function open_steps_in_place(name)
   go_on = place and take_call
-  local allowed = open_steps(name)
+  local allowed, works = open_steps(name)
   go_on = nil
-  return allowed
+  return allowed, works
 end
 
 -- The step is over, and the run proceeds: with its next model step in this place, if that is ready and no other step waits.
-local function proceed_in_place()
+-- Where a step that was just opened `works`, no other one has to be looked at.
+local function proceed_in_place(works)
   go_on = place and take_next
-  local next_run = proceed()
+  local next_run = ''
+  if works then mark_running() else next_run = proceed() end
   if following then return lease_in_place(unpack(following)) end
   return #taken > 0 and calls_in_place() or moved(next_run)
 end

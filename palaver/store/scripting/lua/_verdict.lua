@@ -55,9 +55,10 @@ local function record_outcome(name, step)
   emit_all(args.entries, seq)
 end
 
--- Open a step for each tool call of the model. Returns false if the budget does not allow the calls.
+-- Open a step for each tool call of the model. Returns false if the budget does not allow the calls, else true, and whether
+-- one of them is ready or leased.
 local function open_steps(name)
-  local begin, waits = {}, {}
+  local begin, waits, works = {}, {}, false
   for _, call in ipairs(args.calls) do
     if call.queue then begin[#begin + 1] = call end
   end
@@ -69,10 +70,11 @@ local function open_steps(name)
       waits[#waits + 1] = { name .. '/' .. call.id, step, cjson.decode(call.action) }
     else
       deliver(name .. '/' .. call.id, step)
+      works = step.state ~= StepState.PARKED
     end
   end
   if #waits > 0 then await_actions(waits) end
-  return true
+  return true, works
 end
 
 -- The step is over, whatever becomes of the run.

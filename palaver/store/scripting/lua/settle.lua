@@ -20,8 +20,9 @@ elseif args.verdict == VerdictKind.CONTINUE then
   count_outcome(step)
   drop_step(name, step)
   if args.ends then redis.call('HSET', RUN, 'ending', args.output or '') end
-  if not open_steps_in_place(name) then return moved(finish(StopReason.BUDGET)) end
-  return proceed_in_place()
+  local allowed, works = open_steps_in_place(name)
+  if not allowed then return moved(finish(StopReason.BUDGET)) end
+  return proceed_in_place(works)
 elseif args.verdict == VerdictKind.FINISH and args.stop == StopReason.END_TURN and STEER then
   -- The user has sent messages meanwhile: the model answers them first.
   count_outcome(step)
