@@ -129,18 +129,15 @@ def _answered(run: Run, op: Operation) -> Iterator[Run]:
                 pending = run.pending - {op.asked[0]}
                 yield run._replace(status="running", pending=pending, decided=run.decided | {op.asked})
         case "say":  # words that no other request has
-            if run.open or op.asked in run.said:
-                yield run._replace(said=run.said | {op.asked})
+            yield from [run._replace(said=run.said | {op.asked})] * (run.open or op.asked in run.said)
         case "refused":  # 409, it has ended; for a cancel, otherwise than by one; what was asked, and how
             ends = {*_ENDS, "cancelling"} - ({"cancelled", "cancelling"} if op.asked[0] == "cancel" else set())
             for status in ends if op.asked[1] not in run.said | run.decided else ():
                 yield from _moved(run, status)
         case "unknown":  # 409, there is no such action
-            if op.asked not in run.pending | {each[0] for each in run.decided}:
-                yield run
+            yield from [run] * (op.asked not in run.pending | {each[0] for each in run.decided})
         case "found":  # all runs that there are under the key
-            if len(op.answer) == bool(run.status) and run.id in ("", *op.answer):
-                yield run
+            yield from [run] * (len(op.answer) == bool(run.status) and run.id in ("", *op.answer))
 
 
 def _after(run: Run, op: Operation) -> Iterator[Run]:
@@ -178,8 +175,11 @@ def unordered(operations: Iterable[Operation]) -> str:
         best = max(best, (done, run), key=lambda each: (each[0] & must).bit_count())
         left = [i for i in range(len(ops)) if not done >> i & 1]
         horizon = min(ops[i].ended for i in left)
-        for i in sorted((i for i in left if ops[i].begun <= horizon), key=lambda i: (-ops[i].ended, -i)):
-            new = {(done | 1 << i, after) for after in _after(run, ops[i])} - tried
+        near = {i: {*_after(run, ops[i])} for i in left if ops[i].begun <= horizon}
+        # What was only looked at, and tells nothing new, can as well come now.
+        dull = [i for i in near if ops[i].what in ("read", "events", "refused") and near[i] == {run}]
+        for i in dull[:1] or sorted(near, key=lambda i: (-ops[i].ended, -i)):
+            new = {(done | 1 << i, after) for after in near[i]} - tried
             stack += new
             tried |= new
     left = [i for i in range(len(ops)) if not best[0] >> i & 1]
