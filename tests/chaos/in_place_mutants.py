@@ -84,7 +84,7 @@ IN_PLACE_MUTANTS: Final = by_name(
         "a bound of one more step", _OFFER, "active.in_place < self._most", "active.in_place <= self._most", _WORKER
     ),
     _mutant("no bound of time", _OFFER, "and soon and", "and", _WORKER),
-    _mutant("a pool that stops goes on", _OFFER, " and self.pool.can_go_on()", "", _WORKER),
+    _mutant("a pool that stops goes on", _OFFER, " and pool.can_go_on()", "", _WORKER),
     _mutant("a task id that is given twice", _OFFER, "number=1", "number=0", _WORKER),
     _mutant(
         "a message that is acknowledged at the first step",

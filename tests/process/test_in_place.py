@@ -91,6 +91,25 @@ def both(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
+def test_calls_in_place_and_calls_by_delivery_are_no_more_than_its_places(tmp_path: Path) -> None:
+    """Ten calls of a turn in a worker of four places: it begins four with the model's step, and is sent the others."""
+    commands = {**COMMANDS, "worker": (*COMMANDS["worker"], "--tools", "-c", "4")}
+    processes = {"api": 1, "worker": 1, "tools": 0, "flower": 0}
+    environment = {"PALAVER_TOOLS": "tests.process.tools"}
+    with Cluster(tmp_path, processes=processes, commands=commands, environment=environment) as four:
+        gate = four.gate()
+        run_id = four.submit("parallel-10", gate.text, tools=["record_async"])
+        eventually(lambda: len(four.tool_starts(run_id)) >= 4)
+        gate.open()
+        assert four.ended(run_id).status == "completed"
+        now = most = 0
+        for line in four.tool_ledger():
+            now += {"begin": 1, "end": -1}[line["event"]]
+            most = max(most, now)
+        assert len(four.tool_starts(run_id)) == 10
+        assert most == 4
+
+
 @pytest.mark.skipif(ON_RABBITMQ, reason="counts what Redis was sent")
 def test_a_run_with_tools_needs_one_delivery_and_flower_has_each_step(both: Cluster) -> None:
     eventually(lambda: both.ended(both.submit("echo")) and told(both))

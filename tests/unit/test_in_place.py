@@ -39,12 +39,21 @@ class Pool:
     def __init__(self) -> None:
         self.may = True
         self.begun: list[Delivery] = []
+        self.reserved = 0
 
     def can_go_on(self) -> bool:
         return self.may
 
     def go_on(self, delivery: Delivery) -> None:
         self.begun.append(delivery)
+
+    @contextmanager
+    def reserving(self, places: int) -> Iterator[None]:
+        self.reserved += places
+        try:
+            yield
+        finally:
+            self.reserved -= places
 
 
 class World:
@@ -256,7 +265,9 @@ def test_what_calls_beside_the_first_may_take_is_offered_once() -> None:
         assert offer.place is not None
         assert other.place is not None
         assert (offer.place.room, other.place.room) == (2, 0)
+        assert world.pool.reserved == 2
     assert world.place(two).room == 2
+    assert world.pool.reserved == 0
 
 
 def test_calls_that_have_not_begun_have_their_places() -> None:

@@ -27,7 +27,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from select import select
@@ -86,6 +86,8 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         self._outcomes: deque[tuple[Job, Outcome]] = deque()
         self._jobs: dict[asyncio.Task[Any], Job] = {}
         self._connection = 0
+        # Places that tasks beside others may take, or have taken: each number is written in one thread.
+        self._offered = self._begun_beside = self._told_beside = 0
         self._woken = self._draining = self._left = False
         self._wakeup, self._waker = socket.socketpair()
         self._wakeup.setblocking(False)
@@ -172,8 +174,12 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
 
     # In the hub thread.
 
+    @property
+    def _taken(self) -> int:
+        return len(self._running) + self._offered + self._begun_beside - self._told_beside
+
     def _begin_waiting(self) -> None:
-        while self._waiting and (self._draining or len(self._running) < self.limit):
+        while self._waiting and (self._draining or self._taken < self.limit):
             job = self._waiting.popleft()
             if self._draining:
                 job.callback(failed(Reject("the worker is stopping", requeue=True)))
@@ -195,6 +201,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             job, outcome = self._outcomes.popleft()
             self._running.discard(job)
             self._running.update(job.following)
+            self._told_beside += len(job.following[1:])
             begins = [hand_over(job, following) for following in job.following]
             try:
                 job.callback(outcome)
@@ -237,7 +244,20 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
     def go_on(self, delivery: Delivery) -> None:
         """Begin the task of a delivery that is not sent in the place of the current one, once that has ended."""
         job = self._jobs[asyncio.current_task()]  # type: ignore[index]
+        self._begun_beside += bool(job.following)
         job.following.append(follower(job, delivery))
+
+    @contextmanager
+    def reserving(self, places: int) -> Iterator[None]:
+        """Within the block so many places are for tasks that may follow the current one beside another: no task that is
+        handed over meanwhile gets them."""
+        self._offered += places
+        try:
+            yield
+        finally:
+            self._offered -= places
+            if places and self._waiting:
+                self._wake_hub()
 
     def _run_loop(self, started: Future[None]) -> None:
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from typing import NamedTuple, Protocol
 
@@ -32,6 +32,9 @@ class PlacePool(Protocol):
 
     def go_on(self, delivery: Delivery) -> None:
         """Begin the task of ``delivery`` in the place of the current one, once that has ended."""
+
+    def reserving(self, places: int) -> AbstractContextManager[None]:
+        """A context within which so many places beside that one are for tasks that may go on."""
 
 
 class PlaceOffer(NamedTuple):
@@ -76,7 +79,8 @@ class InPlace:
         """Offer the place of a step to the next ones of its run, while its ``verdict`` is settled. As from before any
         claim, a cancel of the run finds them from now on."""
         names = () if known is None else self._behind(active, verdict)
-        if known is None or not names or not self._may_go_on(active):
+        pool = self.pool
+        if known is None or pool is None or not names or not self._may_go_on(active, pool):
             yield PlaceOffer(None, {})
             return
         room, steps = self._room, [ActiveStep(active.run_id, name, behind=active) for name in names]
@@ -86,7 +90,8 @@ class InPlace:
         nonce = str(next(self._nonces))
         place = OfferedPlace(self._worker_id, nonce, self._lease, known.position, known.position_at, room)
         try:
-            yield PlaceOffer(place, {step.step: step for step in steps})
+            with pool.reserving(min(len(steps) - 1, room)):
+                yield PlaceOffer(place, {step.step: step for step in steps})
         finally:
             taken = [step for step in steps if step.lease is not None]
             self._active.difference_update(set(steps).difference(taken))
@@ -118,16 +123,15 @@ class InPlace:
 
     def _behind(self, active: ActiveStep, verdict: Verdict) -> Sequence[str]:
         """The names of the steps that may begin in the place of one with this verdict."""
-        if self.pool is None or not isinstance(verdict, Continue):
+        if not isinstance(verdict, Continue):
             return ()
         if verdict.calls:
             return [f"{active.step}/{each.call.id}" for each in verdict.calls if each.at_hand]
         return (str(int(active.step.partition("/")[0]) + 1),)
 
-    def _may_go_on(self, active: ActiveStep) -> bool:
-        assert self.pool is not None
+    def _may_go_on(self, active: ActiveStep, pool: PlacePool) -> bool:
         soon = time.monotonic() - active.in_place_since < self._longest
-        return active.in_place < self._most and soon and self.pool.can_go_on()
+        return active.in_place < self._most and soon and pool.can_go_on()
 
 
 def _title(lease: Lease) -> str:
