@@ -68,6 +68,9 @@ def _check_queues(role: str, text: str, *, tools: bool) -> None:
         return
     if role == "worker" and MODEL.queue not in queues:
         refuse(f"palaver worker --tools takes from {MODEL.queue!r}: for tools alone there is palaver tools", EX_USAGE)
+    if role == "worker" and set(queues) == {MODEL.queue}:
+        how = f"name queues of tools, too, as in -Q {MODEL.queue},{TOOL.queue}"
+        refuse(f"palaver worker --tools would run no tool: {how}", EX_USAGE)
     for queue in queues:
         if queue != TOOL.queue and not is_own_queue(queue) and not (role == "worker" and queue == MODEL.queue):
             how = f"a tool names it, as in @tool(queue='gpu'), or it is {TOOL.queue!r}"

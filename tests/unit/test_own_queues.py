@@ -170,5 +170,23 @@ def test_a_worker_says_what_it_cannot_take_from(
     assert said in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("queues", "said"),
+    [
+        ("tools", "for tools alone there is palaver tools"),
+        ("model", "would run no tool: name queues of tools, too, as in -Q model,tools"),
+        ("model,GPU", "palaver worker takes from no queue 'GPU'"),
+    ],
+)
+def test_a_worker_of_models_and_tools_takes_from_queues_of_both(
+    queues: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    check_options("worker", ["--tools", "-Q", "model,gpu"])
+    with pytest.raises(SystemExit) as ended:
+        check_options("worker", ["--tools", "-Q", queues])
+    assert ended.value.code == EX_USAGE
+    assert said in capfd.readouterr().err
+
+
 def test_people_are_told_what_to_start() -> None:
     assert lacked("queue:gpu") == "no worker takes from the queue gpu: `palaver tools -Q gpu`"
