@@ -47,7 +47,7 @@ def test_what_tools_may_not_see_is_away_while_their_modules_come(monkeypatch: py
             assert "PALAVER_LEASE_SECONDS" not in os.environ
             assert "PROVIDER_KEY" not in os.environ
             assert settings().lease_seconds == 15.0
-            os.environ["SHOP_MADE"] = "by a module"
+            os.environ["SHOP_MADE"] = os.environ["PROVIDER_KEY"] = "by a module"
         assert os.environ["PROVIDER_KEY"] == "secret"
         assert os.environ.pop("SHOP_MADE") == "by a module"
         assert settings().lease_seconds == 7.0

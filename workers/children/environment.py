@@ -85,8 +85,8 @@ def narrowed(here: Settings, hidden: frozenset[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in gone.items():
-            os.environ.setdefault(name, value)
+        # Whatever tools have set in the meantime: the worker starts itself again with it.
+        os.environ.update(gone)
         settings.cache_clear()
 
 
