@@ -21,7 +21,6 @@ import pytest
 from features.stack.redis_server import RedisServer
 from palaver.config.variables import DIALECTS
 from palaver.feature import GROUP, Feature, features
-from tests.imports import STANDS_ON
 from tests.pages import ROOT, files
 from tests.process.test_wheel import outside
 from tests.waiting import PATIENCE
@@ -53,9 +52,6 @@ _LONGEST: Final = 1500
 """Seconds for a suite."""
 _TODAY: Final = _FOLDERS[date.today().toordinal() % len(_FOLDERS)]
 """The one that is carried out in a usual run: each takes seconds. The long tier has all of them."""
-_SUITES: Final = [name for name in _FOLDERS if name not in STANDS_ON]
-_NEXT: Final = _SUITES[date.today().toordinal() % len(_SUITES)]
-"""The one without which the suite runs in the long tier: it takes a minute. All of them are among the chaos."""
 _PROGRAM: Final = """
 import json
 import sys
@@ -235,9 +231,10 @@ def test_what_goes_with_each_is_there(whole: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if name == _NEXT else pytest.mark.chaos) for name in _SUITES]
+    "name", [pytest.param(name, marks=pytest.mark.long if name == _TODAY else pytest.mark.chaos) for name in _FOLDERS]
 )
 def test_the_units_of_the_core_are_green(name: str, tmp_path: Path) -> None:
+    """It takes a minute: the long tier has the one that is carried out today, and all are among the chaos."""
     folder = checkout(tmp_path, without=name)
     command = [sys.executable, "-m", "pytest", "tests/unit", "-q", "--forks", "2", "-p", "no:cacheprovider"]
     done = subprocess.run(

@@ -26,7 +26,7 @@ from palaver.schemas.models import Retry, Submission
 from palaver.store import Store
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.step_kinds import KINDS, OWN_QUEUE
-from tests.feature_cases import brought_to_tests
+from tests.feature_cases import brought_to_tests, of_the_whole
 from tests.pages import ROOT
 from tests.unit.api_world import SETTINGS, World, assert_problem, in_one_world, world
 
@@ -187,6 +187,7 @@ def test_a_problem_may_list_pending_actions() -> None:
     assert listed["items"]["$ref"].endswith("/PendingAction")
 
 
+@of_the_whole
 def test_the_page_names_every_route_and_every_code() -> None:
     """Or the README of a feature does, or a page that it leads to."""
     pages = {ROOT / "docs" / "reference" / "api.md"}

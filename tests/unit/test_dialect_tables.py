@@ -18,6 +18,7 @@ from api.kit.run_view import REDUCERS
 from palaver.errors import FACTS, ErrorObject
 from palaver.events import EventKind, PartOf, complete
 from palaver.store.reading.events import StoredEvent
+from tests.feature_cases import CARRIED_OUT
 from tests.unit.chat_logs import RUN
 
 DECLARED = [(dialect.name, name, table) for dialect in dialects_of(("*",)) for name, table in dialect.tables.items()]
@@ -69,7 +70,8 @@ def sentence_of(error_class: str, advice: str) -> str:
 
 @pytest.mark.parametrize("table", [each[2] for each in DECLARED], ids=[f"{each[0]} {each[1]}" for each in DECLARED])
 def test_each_member_has_a_row_and_each_row_a_member(table: ClosedTable) -> None:
-    assert table.amiss == set()
+    # A dialect may have a row for what a feature had that was carried out.
+    assert (table.amiss & {*map(str, table.members)} if CARRIED_OUT else table.amiss) == set()
 
 
 def test_a_table_says_what_is_amiss() -> None:

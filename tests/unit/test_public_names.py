@@ -138,11 +138,7 @@ def test_the_command_without_its_extra_says_what_to_install() -> None:
     assert (done.returncode, done.stderr) == (2, "palaver: the command needs typer: pip install 'palaver[cli]'\n")
 
 
-@pytest.mark.parametrize(
-    ("module", "extra"),
-    [("palaver.delivery.deliveries", "palaver[server]"), ("features.fake_provider.server", "palaver[testing]")],
-)
-def test_a_module_without_its_extra_says_what_to_install(module: str, extra: str) -> None:
-    done = in_the_base_install(f"import {module}")
+def test_a_module_without_its_extra_says_what_to_install() -> None:
+    done = in_the_base_install("import palaver.delivery.deliveries")
     assert done.returncode == 1
-    assert extra in done.stderr.splitlines()[-1]
+    assert "palaver[server]" in done.stderr.splitlines()[-1]

@@ -15,6 +15,7 @@ from palaver.config.variables import OTHERS, unread, variables
 from palaver.errors import ConfigurationError, ErrorClass
 from palaver.steps.policies import load_policies
 from palaver.vocabulary.names import did_you_mean
+from tests.feature_cases import of_the_whole
 
 ROOT = Path(__file__).parents[2]
 _READ = re.compile(r"""["'{\s(](PALAVER_[A-Z][A-Z_]*[A-Z])\b""")
@@ -28,6 +29,7 @@ def _named() -> set[str]:
     return {name for file in files for name in _READ.findall(file.read_text())}
 
 
+@of_the_whole
 def test_every_variable_is_listed() -> None:
     unlisted = _named() - variables()
     assert not unlisted, "PALAVER_… that is no setting belongs into OTHERS of palaver/config/variables.py"

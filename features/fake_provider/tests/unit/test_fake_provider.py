@@ -14,6 +14,7 @@ from features.fake_provider.server import FakeProvider
 from tests.model_server import ModelServer
 from tests.model_server.judge import read
 from tests.pages import ROOT
+from tests.unit.test_public_names import in_the_base_install
 from tests.waiting import PATIENCE
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -92,3 +93,9 @@ def test_the_product_imports_no_judge() -> None:
     program = "import sys, features.fake_provider.server; print([each for each in sys.modules if 'tests' in each[:5]])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_without_its_extra_it_says_what_to_install() -> None:
+    done = in_the_base_install("import features.fake_provider.server")
+    assert done.returncode == 1
+    assert "palaver[testing]" in done.stderr.splitlines()[-1]
