@@ -127,6 +127,10 @@ class World:
         """How many runs somebody watches."""
         return len(await self.redis.pubsub_channels())
 
+    async def unwatched(self) -> bool:
+        """Tell whether no run is watched: an answer may be over before its watcher has left."""
+        return await self.watched() == 0
+
 
 @asynccontextmanager
 async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[World]:

@@ -118,7 +118,7 @@ async def test_a_live_stream_shows_events_as_they_come() -> None:
         await asyncio.wait_for(live.task, PATIENCE)
         assert live.over
         assert events_of(live.body.decode())[-1][1] == "run.finished"
-        assert await api.watched() == 0
+        await aeventually(api.unwatched)
 
 
 @pytest.mark.parametrize("by", ["header", "query", "both"])
@@ -200,7 +200,7 @@ async def test_a_client_that_goes_frees_its_watcher() -> None:
         for live in streams:
             live.disconnect()
             await asyncio.wait_for(live.task, PATIENCE)
-        assert await api.watched() == 0
+        await aeventually(api.unwatched)
 
 
 async def test_a_stream_ends_even_if_what_it_reads_from_swallows_a_cancel() -> None:

@@ -172,7 +172,7 @@ async def test_reading_can_wait_for_the_end(until: str) -> None:
         assert not waiting.done()
         await api.finish(run, lease=lease)
         assert (await waiting).json()["status"] == "completed"
-        await aeventually(lambda: _nobody(api))
+        await aeventually(api.unwatched)
 
 
 async def test_reading_can_wait_for_any_move() -> None:
@@ -200,7 +200,7 @@ async def test_waiting_ends_when_the_time_is_up() -> None:
         run = await api.submit()
         answer = await api.client.get(f"{run['links']['self']}?wait=1")
         assert (answer.status_code, answer.json()["status"]) == (200, "queued")
-        await aeventually(lambda: _nobody(api))
+        await aeventually(api.unwatched)
 
 
 async def test_waiting_ends_when_the_process_is_told_to() -> None:
@@ -329,10 +329,6 @@ def _bytes(text: str | bytes) -> bytes:
 def _newest_first(run: dict[str, Any]) -> tuple[datetime, str]:
     # Not its text: a whole second has no fraction.
     return datetime.fromisoformat(run["times"]["created_at"]), run["id"]
-
-
-async def _nobody(api: World) -> bool:
-    return await api.watched() == 0
 
 
 async def test_a_run_on_the_wire_is_as_the_document_says() -> None:
