@@ -147,22 +147,22 @@ def _prepare(sender: Any) -> None:
     sender.pool_cls = prefork.ToolPool if _in_children() else TaskPool
     if _in_children():
         StepTask.Request = ChildRequest
-    if MODEL in _kinds:
-        _providers = load_providers(here.providers)
-        require_provider(_providers, here.inline_provider_hosts)
-        for require in brought("required"):
-            require(here)
-    else:
-        # It ends no leases of others.
-        first_look.drop()
     if TOOL in _kinds:
         _hidden = environment.hidden_keys(here)
+    if _for_tools_alone():
+        # It ends no leases of others.
+        first_look.drop()
         _say_what_nobody_reads(_hidden)
-        if MODEL not in _kinds:
-            environment.forget_keys(_hidden)
-            here = settings()
+        environment.forget_keys(_hidden)
+        here = settings()
     else:
-        _say_what_nobody_reads(frozenset(provider.api_key_env or "" for provider in _providers.values()))
+        _providers = load_providers(here.providers)
+        _say_what_nobody_reads(_hidden.union(provider.api_key_env or "" for provider in _providers.values()))
+    if MODEL in _kinds:
+        require_provider(_providers, here.inline_provider_hosts)
+    if not _for_tools_alone():
+        for require in brought("required"):
+            require(here)
     if _in_children():
         child.expect()
         tools = check_tools(here, _hidden)
@@ -190,9 +190,14 @@ def _refused() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_preflight.refused, *(("login",) if consumer.refused else ()))))
 
 
+def _for_tools_alone() -> bool:
+    """Tell whether users' code is all that this worker runs: it must not see the keys of providers."""
+    return _kinds == {TOOL}
+
+
 def _in_children() -> bool:
-    """Tell whether each step of this worker has a process of its own."""
-    return MODEL not in _kinds and settings().tool_pool == "processes"
+    """Tell whether each step of this worker has a process of its own, which can be ended."""
+    return _for_tools_alone() and settings().tool_pool == "processes"
 
 
 def _say_what_nobody_reads(keys: frozenset[str]) -> None:
@@ -214,7 +219,7 @@ def _inline_tools(here: Settings) -> AbstractAsyncContextManager[Toolbox]:
 
 def _tools_on_a_loop(here: Settings) -> AbstractAsyncContextManager[Toolbox]:
     """The tools of a worker that runs them in its main process: what a child does about them, as far as it goes."""
-    printed, elsewhere = OutputCapture(here.tool_output), Elsewhere() if MODEL in _kinds else None
+    printed, elsewhere = OutputCapture(here.tool_output), None if _for_tools_alone() else Elsewhere()
     with environment.narrowed(here, _hidden):
         opened = open_toolbox(here, sources_of(here), run_blocking=None, watch=printed.during, elsewhere=elsewhere)
     return _contained(here, opened, printed)
@@ -246,14 +251,14 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
                 node=_node,
                 capacity=app.capacity,
                 capabilities=able,
-                model=LateModelPort(_providers) if MODEL in _kinds else None,
+                model=None if _for_tools_alone() else LateModelPort(_providers),
                 refused=_refused,
             )
             if MODEL in _kinds:
                 runtime.in_place.pool = pool
             if TOOL in _kinds:
                 _say_what_is_not_named(tools.queues)
-            await opened.enter_async_context(running(runtime, sweeps=MODEL in _kinds))
+            await opened.enter_async_context(running(runtime, sweeps=not _for_tools_alone()))
             if TOOL in _kinds:
                 # Now: what else runs here has read what tools must not see.
                 opened.enter_context(environment.narrowed(here, _hidden))

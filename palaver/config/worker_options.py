@@ -58,11 +58,11 @@ def check_options(role: str, arguments: Sequence[str]) -> None:
 def _check_queues(role: str, text: str, *, tools: bool) -> None:
     # Only here: with it comes pydantic, and the program that this process becomes loads it again.
     from palaver.vocabulary.limits import limit_of
-    from palaver.vocabulary.step_kinds import MODEL, TOOL, is_own_queue
+    from palaver.vocabulary.step_kinds import KIND_OF, MODEL, TOOL, is_own_queue
 
     queues = text.split(",")
     if not tools:
-        if text != MODEL.queue:
+        if text not in KIND_OF or text == TOOL.queue:
             how = f"but from {MODEL.queue!r}; with --tools from queues of tools, too"
             refuse(f"palaver worker takes from no queue {text[:80]!r}, {how}", EX_USAGE)
         return

@@ -11,6 +11,7 @@ from tests.chaos.mutation import Change, run_in, tree
 
 pytestmark = pytest.mark.process
 
+_INDENT = " " * 24
 GUEST = (
     Change(
         "palaver/vocabulary/step_kinds.py",
@@ -28,8 +29,8 @@ GUEST = (
     ),
     Change(
         "workers/steps/step_functions.py",
-        "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=kind, queue=tool.queue, shown=shown)",
-        "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=LOOKUP, shown=shown)",
+        f"kind=kind,\n{_INDENT}queue=tool.queue,\n{_INDENT}shown=shown,\n{_INDENT}at_hand=kind is TOOL and",
+        f"kind=LOOKUP,\n{_INDENT}shown=shown,\n{_INDENT}at_hand=False and",
     ),
     Change(
         "workers/steps/step_functions.py",

@@ -18,7 +18,7 @@ from palaver.processes.failpoints import failpoint
 from palaver.processes.tasks import end
 from palaver.steps.leases import Renewal
 from palaver.store.fleet import first_look
-from palaver.vocabulary.step_kinds import MODEL
+from palaver.vocabulary.step_kinds import MODEL, TOOL
 
 from ..steps.active_step import ActiveStep, InterruptReason
 from ..steps.runtime import Runtime, is_store_outage
@@ -53,7 +53,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
     planned = PlannedWork(runtime)
     keeper = Keeper(runtime, deaths, planned.wake)
     chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, runtime.deltas.run]
-    if MODEL in runtime.kinds or runtime.limiter.guards_services:
+    if runtime.kinds != {TOOL} or runtime.limiter.guards_services:
         chores += [runtime.limiter.listen, runtime.limiter.renew_places]
     if sweeps:
         # Says at once that Redis is not there; a child of a worker that runs already waits it out.
@@ -69,7 +69,8 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         chores += [runtime.store.feature_set.watch]
         for loops in brought("loops"):
             chores += loops(runtime.settings, runtime.store, runtime.worker_id)
-        chores.append(planned.run)
+        if MODEL in runtime.kinds:
+            chores.append(planned.run)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
     try:
         yield runtime

@@ -20,7 +20,7 @@ from palaver.telemetry.exposition import Times, expose
 from palaver.telemetry.metrics import METRICS, OTHER, Metric, StepOutcome, StopCause
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import count_exceeded, limit_of
-from palaver.vocabulary.step_kinds import MODEL, StepKind
+from palaver.vocabulary.step_kinds import TOOL, StepKind
 
 from .active_step import ActiveStep
 
@@ -58,7 +58,7 @@ class Histograms:
         outcomes = [outcome for outcome in get_args(StepOutcome) if outcome != "lost"]
         known += [(_STEP.name, (kind.name, outcome)) for kind in kinds for outcome in outcomes]
         self._rows: dict[Series, int] = {series: row for row, series in enumerate(known)}
-        self._most = len(known) + (_MODEL_ROWS * (limit_of("metric_models") + 1) if MODEL in kinds else 0)
+        self._most = len(known) + (_MODEL_ROWS * (limit_of("metric_models") + 1) if kinds != (TOOL,) else 0)
         self._cells = memoryview(mmap.mmap(-1, max(1, places) * self._most * self._width * _BYTES)).cast("d")
         self._models: set[tuple[str, str]] = set()
         self._longest: dict[tuple[int, StopCause], float] = {}
