@@ -30,7 +30,7 @@ TURN_MUTANTS: Final = by_name(
         "time + 0 * time_of(owner, cost_in_advance(",
     ),
     _mutant("a step that is charged twice", _TURNS, "cost - before)", "cost)"),
-    _mutant("a charge where nobody waits", _TURNS, "  if not step.in_turn then return end\n", ""),
+    _mutant("a charge without a backlog", _TURNS, "  if not step.in_turn then return end\n", ""),
     _mutant("tokens that are free", _TURNS, "1 + tokens / 1000, redis", "1, redis"),
     _mutant("turns that an idle tenant saves up", _TURNS, "math.max(now, before or 0)", "before or 0"),
     _mutant("one weight for all", _TURNS, "cost / (caps_of(SHARD, owner, Cap.WEIGHT) or 1)", "cost"),

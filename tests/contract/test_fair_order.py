@@ -172,7 +172,7 @@ async def test_a_thousand_tenants_each_have_a_turn(driver: StoreDriver) -> None:
 
 @pytest.mark.slow
 async def test_turns_are_charged_from_the_moment_at_which_a_backlog_begins(driver: StoreDriver, redis: Any) -> None:
-    """What a busy tenant did while nobody waited is no debt, and from then on it has one turn of each round."""
+    """What a busy tenant did while no tenant waited is no debt, and from then on it has one turn of each round."""
     fleet = Fleet(driver, 4)
     await fleet.submit(A, WINDOW)
     await fleet.work(60, {A: 5000}, last=False)

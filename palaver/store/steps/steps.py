@@ -15,6 +15,7 @@ from palaver.events import EventKind
 from palaver.schemas.models import Usage
 from palaver.steps.leases import (
     AnswerProgress,
+    Delivery,
     Delta,
     Lease,
     LogTail,
@@ -118,13 +119,14 @@ class Steps:
             return await self._scripts.run_durably(claim)
         except NotDurable as error:
             if isinstance(error.reply, Lease):
-                fence = error.reply.fence
-                await self._scripts.run(
-                    HandBack(
-                        run=claim.run, step=claim.step, fence=fence, begun=False, used=used(Usage()), trace_note=None
-                    )
-                )
+                await self._hand_back_unbegun(claim.run, claim.step, error.reply.fence)
             raise
+
+    async def _hand_back_unbegun(self, run: keys.RunKeys, step: str, fence: int) -> tuple[Delivery, ...]:
+        """Give up the lease of a tool step that did not begin; return the deliveries to publish."""
+        back = HandBack(run=run, step=step, fence=fence, begun=False, used=used(Usage()), trace_note=None)
+        moved = await self._scripts.run(back)
+        return moved.deliveries if isinstance(moved, Moved) else ()
 
     async def _whole(self, lease: Lease) -> Lease:
         """The lease with the log's tail to its end. Raises as `_read_on`."""
@@ -200,9 +202,7 @@ class Steps:
                 return reply
             run, deliveries = keys.of_run(lease.run_id, lease.conversation_id), reply.deliveries
             for step, fence in reply.calls:
-                back = HandBack(run=run, step=step, fence=fence, begun=False, used=used(Usage()), trace_note=None)
-                if isinstance(moved := await self._scripts.run(back), Moved):
-                    deliveries += moved.deliveries
+                deliveries += await self._hand_back_unbegun(run, step, fence)
             return replace(reply, calls=(), deliveries=deliveries)
 
     async def promote(self, postponed: Sequence[tuple[str, str, str]]) -> list[Settled | None]:
