@@ -62,7 +62,7 @@ from .children.request import ChildRequest
 from .loops.keeper import running, watched
 from .loops.progress import Progress
 from .loops.stops import stops_noticed
-from .models.late_port import LateModelPort, load
+from .models.late_port import LateModelPort, load_ahead
 from .sources import INLINE_SOURCES, Elsewhere, Toolbox, open_toolbox, sources_of
 from .sources.importing import importing
 from .steps import step_functions as step_functions  # each `@step` in it is a task
@@ -277,7 +277,7 @@ app.lifespan = _lifespan
 def _load_what_calls(**_: Any) -> None:
     """So that the first call of a model does not wait for it: in a thread, as steps may have come already."""
     if MODEL in _kinds:
-        Thread(target=load, name="palaver-first-call", daemon=True).start()
+        Thread(target=load_ahead, name="palaver-first-call", daemon=True).start()
 
 
 @worker_process_init.connect

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from palaver.config.providers import Provider
+from palaver.processes.garbage import load_uncollected, spare_loaded
 from palaver.processes.left_out import left_out
 
 from .model_terms import ModelTerms
@@ -35,6 +36,15 @@ class LateModelPort(ModelTerms):
         """Close all connections."""
         if self._port is not None:
             await self._port.close()
+
+
+def load_ahead() -> None:
+    """Load it in a process that serves already, and leave it out of later collections, as what was there before."""
+    load_uncollected()
+    try:
+        load()
+    finally:
+        spare_loaded()
 
 
 def load() -> type[ModelPort]:
