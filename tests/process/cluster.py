@@ -470,15 +470,19 @@ class Cluster(Inputs):
         found = read_ledger(path, self._ledger_marks.get(path, 0)) if path.exists() else []
         return [entry for entry in found if run_id in (None, entry.run)]
 
-    def outcomes(self, run_id: str) -> list[str]:
-        """How each model call of the run ended, once all have: the model server notes it a moment behind the last
-        byte, when the run may have ended."""
+    def finished_calls(self, run_id: str) -> list[LedgerEntry]:
+        """The model calls of the run, once all have ended: the model server notes status and outcome a moment behind
+        the last byte, when the run may have ended."""
 
-        def look() -> list[str]:
-            found = [call.outcome for call in self.model_calls(run_id)]
-            return [] if "open" in found else found
+        def look() -> list[LedgerEntry]:
+            found = self.model_calls(run_id)
+            return [] if any(call.outcome == "open" for call in found) else found
 
         return eventually(look)
+
+    def outcomes(self, run_id: str) -> list[str]:
+        """How each model call of the run ended, once all have."""
+        return [call.outcome for call in self.finished_calls(run_id)]
 
     def tool_ledger(self) -> list[dict[str, Any]]:
         """What tools have written."""

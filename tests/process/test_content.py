@@ -23,7 +23,7 @@ def test_an_image_of_a_tool_reaches_the_model_behind_the_results(cluster: Cluste
     for event in finished:
         text, image = event.data["message"]["content"]
         assert (text["type"], image["type"], image["url"][: len(PNG)]) == ("text", "image", PNG)
-    assert {call.status for call in cluster.model_calls(run.id)} == {200}
+    assert {call.status for call in cluster.finished_calls(run.id)} == {200}
     cluster.goes_on(run.id)
 
 

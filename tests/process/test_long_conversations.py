@@ -48,7 +48,7 @@ def said(cluster: Cluster, conversation: str) -> list[str]:
 def test_a_conversation_that_is_too_long_is_condensed_and_goes_on(cluster: Cluster) -> None:
     run = talk(cluster, 4)
     assert (run.status, run.output) == ("completed", "w1 w2 w3 w4 w5")
-    calls = cluster.model_calls(run.id)
+    calls = cluster.finished_calls(run.id)
     assert purposes(calls) == [(False, 400), (True, 200), (False, 200)]
     (entry,) = condensed(cluster, run.id)
     assert entry["summary"] == "w1 w2 w3 w4 w5"
@@ -85,8 +85,9 @@ def test_a_message_that_is_too_long_after_condensing_fails_after_one_more_call(c
     assert run.status == "failed"
     assert run.error is not None
     assert run.error["class"] == "context_window"
-    assert purposes(cluster.model_calls(run.id))[-1] == (False, 400)
-    assert [status for summary, status in purposes(cluster.model_calls(run.id)) if not summary] == [400, 400]
+    asked = purposes(cluster.finished_calls(run.id))
+    assert asked[-1] == (False, 400)
+    assert [status for summary, status in asked if not summary] == [400, 400]
 
 
 def test_a_long_conversation_is_condensed_again_and_again(cluster: Cluster) -> None:
@@ -112,7 +113,7 @@ def test_another_worker_sees_the_same_summary(cluster: Cluster) -> None:
 def test_a_threshold_condenses_before_the_provider_refuses(cluster: Cluster) -> None:
     run = talk(cluster, 4, condense_at=1000)
     assert run.status == "completed"
-    assert all(call.status == 200 for call in cluster.model_calls() if call.run in cluster.submitted)
+    assert all(call.status == 200 for run_id in cluster.submitted for call in cluster.finished_calls(run_id))
     assert any(condensed(cluster, run_id) for run_id in cluster.submitted)
 
 

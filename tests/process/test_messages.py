@@ -45,7 +45,7 @@ def expected(count: int = 8) -> list[dict[str, str]]:
 
 
 def statuses(cluster: Cluster, run_id: str) -> list[int | None]:
-    return [call.status for call in cluster.model_calls(run_id)]
+    return [call.status for call in cluster.finished_calls(run_id)]
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])

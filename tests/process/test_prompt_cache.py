@@ -22,7 +22,7 @@ def test_the_system_message_and_the_newest_places_have_one(cluster: Cluster) -> 
 def test_failures_neither_lose_nor_double_one(cluster: Cluster) -> None:
     run = cluster.ended(cluster.submit("caching/tool-2+503-1@2+unknowntool-1@1", tools=["calculator"], agent=TOLD))
     assert run.status == "completed"
-    calls = cluster.model_calls(run.id)
+    calls = cluster.finished_calls(run.id)
     assert [call.status for call in calls] == [200, 503, 200, 200]
     assert [list(call.breakpoints) for call in calls] == [[0, 1], [0, 1, 3], [0, 1, 3], [0, 1, 3, 5]]
 

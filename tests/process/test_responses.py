@@ -27,7 +27,7 @@ def kept(cluster: Cluster, conversation: str | None) -> list[dict[str, Any]]:
 
 def statuses(cluster: Cluster, run_id: str) -> list[int | None]:
     cluster.outcomes(run_id)
-    return [call.status for call in cluster.model_calls(run_id)]
+    return [call.status for call in cluster.finished_calls(run_id)]
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 
 def test_a_rate_limit_is_waited_for_as_long_as_the_provider_says(cluster: Cluster) -> None:
     run = cluster.ended(cluster.submit("429-1-1+echo"))
-    first, second = cluster.model_calls(run.id)
+    first, second = cluster.finished_calls(run.id)
     assert run.status == "completed"
     assert (first.status, second.status) == (429, 200)
     assert second.at - first.at >= 1.0
@@ -41,7 +41,7 @@ def in_flight(cluster: Cluster) -> int:
 def test_a_server_error_is_tried_again(cluster: Cluster) -> None:
     run = cluster.ended(cluster.submit("503-2+echo"))
     assert run.status == "completed"
-    assert [call.status for call in cluster.model_calls(run.id)] == [503, 503, 200]
+    assert [call.status for call in cluster.finished_calls(run.id)] == [503, 503, 200]
     retries = [event for event in cluster.events(run.id) if event.type == "run.retrying"]
     assert [event.data["error"]["class"] for event in retries] == ["provider_error"] * 2
 

@@ -26,7 +26,7 @@ HIDDEN = ("thought_signature", "reasoning_content", "reasoning_details", "opaque
 
 def statuses(cluster: Cluster, run_id: str) -> list[tuple[str, int | None]]:
     cluster.outcomes(run_id)
-    return [(call.model.rpartition("+")[2], call.status) for call in cluster.model_calls(run_id)]
+    return [(call.model.rpartition("+")[2], call.status) for call in cluster.finished_calls(run_id)]
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])

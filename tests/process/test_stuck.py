@@ -62,7 +62,7 @@ def test_a_nudge_is_said_once_whatever_happens_to_the_call_it_is_said_with(clust
     run = cluster.ended(cluster.submit("tool-3+503-1@1", FAILS, tools=["calculator"]))
     assert run.status == "completed"
     assert len(nudges(cluster, run.id)) == 1
-    told = [call for call in cluster.model_calls(run.id) if call.last_user.startswith("[Automatic note]")]
+    told = [call for call in cluster.finished_calls(run.id) if call.last_user.startswith("[Automatic note]")]
     assert [call.status for call in told] == [503, 200, 200, 200, 200]
     assert {call.turn for call in told} == {2}
 

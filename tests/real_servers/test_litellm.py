@@ -110,8 +110,7 @@ def _proxy(proxied: tuple[Cluster, ChildCommand]) -> Iterator[None]:
 
 def statuses(cluster: Cluster, run_id: str) -> list[int | None]:
     """What the model server answered to each request."""
-    cluster.outcomes(run_id)
-    return [call.status for call in cluster.model_calls(run_id)]
+    return [call.status for call in cluster.finished_calls(run_id)]
 
 
 def failed_with(run: Run) -> str:
@@ -176,7 +175,7 @@ def test_a_fault_is_tried_again(cluster: Cluster, route: str, fault: str) -> Non
 def test_a_rate_limit_is_waited_for(cluster: Cluster, route: str) -> None:
     run = cluster.ended(cluster.submit(f"{route}/echo+429-1-3"))
     assert run.status == "completed", run.error
-    first, second = cluster.model_calls(run.id)
+    first, second = cluster.finished_calls(run.id)
     assert (first.status, second.status) == (429, 200)
     (retry,) = [event.data for event in cluster.events(run.id) if event.type == "run.retrying"]
     assert retry["error"]["class"] == "rate_limited"
