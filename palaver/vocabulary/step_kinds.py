@@ -57,7 +57,7 @@ QueueName = Annotated[str, WithJsonSchema({"type": "string", "pattern": f"^{OWN_
 WINDOW: Final = 8
 """Deliveries of a shard's queue that may be on their way at once. More of what is ready stays in the store, in an order
 that can still change. Each that is claimed lets the next one go, so it is not the places that they have to fill, but
-the time until a claim: 8 that take 3 ms are more than 2,000 a second (docs/adr/0101)."""
+the time until a claim: 8 that take 3 ms are more than 2,000 a second (docs/adr/0094)."""
 AT_ONCE: Final = 3
 """The same of a queue of tools, whose places may be taken for minutes, as long as nothing waits there."""
 RANK: Final = 1 << 42

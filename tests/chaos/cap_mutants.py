@@ -1,4 +1,4 @@
-"""Mutants of the caps of tenants: each breaks one promise of ADR 0101, and the test that is named must say so.
+"""Mutants of the caps of tenants: each breaks one promise of ADR 0094, and the test that is named must say so.
 
     python -m tests.chaos.cap_mutants [NAME …]
 

@@ -1,4 +1,4 @@
-"""Mutants of the tenants' turns: each breaks one promise of ADR 0101, and the test that is named must say so.
+"""Mutants of the tenants' turns: each breaks one promise of ADR 0094, and the test that is named must say so.
 
     python -m tests.chaos.turn_mutants [NAME …]
 

@@ -1,4 +1,4 @@
-"""Tenants take turns once more steps are ready than workers take at once (ADR 0101)."""
+"""Tenants take turns once more steps are ready than workers take at once (ADR 0094)."""
 
 from __future__ import annotations
 

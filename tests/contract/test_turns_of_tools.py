@@ -1,4 +1,4 @@
-"""What waits in a queue of tools is little: a place may be taken for minutes, and turns are to decide (ADR 0101)."""
+"""What waits in a queue of tools is little: a place may be taken for minutes, and turns are to decide (ADR 0094)."""
 
 from __future__ import annotations
 

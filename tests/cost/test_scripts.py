@@ -29,8 +29,8 @@ SLACK = 0.02
 """Of the whole, that may come of where pages begin. The meter counts in steps, of which one more is nothing either."""
 
 MOST_COMMANDS: Final = {"claim": 14, "settle": 32}
-"""Of the scripts of a model step with one inline call, in the middle of its run (ADR 0006); with a price (ADR 0101),
-the turns of tenants (ADR 0101), and a line for statistics (ADR 0042)."""
+"""Of the scripts of a model step with one inline call, in the middle of its run (ADR 0006); with a price and
+the turns of tenants (ADR 0094), and a line for statistics (ADR 0042)."""
 IN_PLACE: Final = 36
 """Of both in one, where the worker goes on with the run (ADR 0027)."""
 TOOL_STEP: Final = {"claim": 14, "settle": 29}

@@ -1,4 +1,4 @@
-"""Admission of a request, beyond its shape, at four stations, none of which is gone back to (ADR 0082).
+"""Admission of a request, beyond its shape, at four stations, none of which is gone back to (ADR 0031).
 
 Its agents are expanded to a tree (``expanding``). What they are judged by is looked up (``lookup``). Each rule yields
 the faults that it finds (``judging``). The operator's rules and the caller's key are applied (``governing``).

@@ -1,5 +1,5 @@
 """Asks the servers behind the store and the broker, before they are trusted and again each minute, whether they keep
-the data that is written, and whether this role may do there what it has to (ADR 0063).
+the data that is written, and whether this role may do there what it has to (ADR 0126).
 
 It blocks, and has a connection of its own only while it asks: any process can do it in a thread.
 """

@@ -1,5 +1,5 @@
 """The caps of tenants, in one hash of each shard, where the scripts read them; and what holds calls of models to those
-in money: each reserves what it may cost before it begins (ADR 0101)."""
+in money: each reserves what it may cost before it begins (ADR 0094)."""
 
 from __future__ import annotations
 

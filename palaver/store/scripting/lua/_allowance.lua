@@ -1,4 +1,4 @@
--- What the caps of a tenant allow its calls of models: money, requests and tokens a minute (ADR 0101).
+-- What the caps of a tenant allow its calls of models: money, requests and tokens a minute (ADR 0094).
 -- needs: now, any_caps, rate
 -- What was spent is in the tenant's ledgers, of which each has the sum of a day. meters() has the rest: `<owner>reserved` is
 -- what calls that are under way may cost yet, the sum of what its leased steps have `reserved`; `<owner>requests` and

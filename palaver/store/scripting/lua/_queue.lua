@@ -22,7 +22,7 @@ end
 
 local function written(order) return string.format('%.7f', order) end
 
--- The place of a call that has none: tenants take turns (ADR 0101). TURNS has the order of the last call of each, as far as
+-- The place of a call that has none: tenants take turns (ADR 0094). TURNS has the order of the last call of each, as far as
 -- that is ahead: who comes after a while has no turns to catch up on. No two calls have one order.
 local function next_order(call, tokens)
   local served, seen = gate.served or 0, gate.orders or 0

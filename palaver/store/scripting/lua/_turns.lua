@@ -1,4 +1,4 @@
--- The order in which steps are delivered, once more of them are ready than workers take at once (ADR 0101): tenants take
+-- The order in which steps are delivered, once more of them are ready than workers take at once (ADR 0094): tenants take
 -- turns by virtual time, and each has an order of its own.
 -- needs: now, any_caps, publish
 --
