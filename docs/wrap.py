@@ -5,8 +5,8 @@ Paragraphs and list items with a longer line are filled anew; code, tables and h
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -79,8 +79,9 @@ def _words(text: str) -> list[str]:
 
 def main() -> None:
     """Wrap the files that the command names."""
-    for name in sys.argv[1:]:
-        page = Path(name)
+    parser = argparse.ArgumentParser(prog="python -m docs.wrap", description=f"Wrap prose at {WIDTH} characters.")
+    parser.add_argument("page", nargs="+", type=Path)
+    for page in parser.parse_args().page:
         page.write_text(wrapped(page.read_text()))
 
 
