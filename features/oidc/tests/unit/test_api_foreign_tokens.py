@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from features.oidc import issuer
-from features.oidc.tests.unit.local_issuer import KEYS, LocalIssuer, local_issuer, private_key, published
+from features.oidc.tests.unit.local_issuer import KEYS, LocalIssuer, private_key, published
 from features.openhands.tests.unit.test_openhands_keys import open_socket
 from palaver.config.oidc import ScopeGrant
 from palaver.config.settings import Settings
@@ -32,19 +32,6 @@ from tests.waiting import BUSY, aeventually
 
 ALL: Final = " ".join(SCOPES)
 LISTED: Final = "a-key-of-the-environment"
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take longer than a client waits."""
-    monkeypatch.setattr(issuer, "_PATIENCE", 30.0)
-    monkeypatch.setattr(issuer, "_DEADLINE", 30.0)
-
-
-@pytest.fixture
-async def there() -> AsyncIterator[LocalIssuer]:
-    async with local_issuer() as made:
-        yield made
 
 
 @pytest.fixture

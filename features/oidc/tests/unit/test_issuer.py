@@ -25,19 +25,6 @@ from palaver.vocabulary.limits import limit_of
 from tests.waiting import aeventually
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take longer than a client waits."""
-    monkeypatch.setattr(issuer, "_PATIENCE", 30.0)
-    monkeypatch.setattr(issuer, "_DEADLINE", 30.0)
-
-
-@pytest.fixture
-async def there() -> AsyncIterator[LocalIssuer]:
-    async with local_issuer() as made:
-        yield made
-
-
 @pytest.fixture
 async def known(there: LocalIssuer) -> AsyncIterator[Issuer]:
     made = Issuer.of(there.settings())
