@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -24,7 +22,6 @@ from tests.process.phases import (
     WHOLE,
     asking,
     awaiting_a_decision,
-    between_steps,
     frozen,
     streaming,
 )
@@ -49,21 +46,6 @@ def test_before_the_start(cluster: Cluster, phase: str) -> None:
     # Its words were never said.
     following = cluster.goes_on(run_id)
     assert prompt(cluster, following) == (1 if phase == "scheduled" else 3)
-
-
-def test_between_steps(cluster: Cluster) -> None:
-    """Between a model call and a tool, and between a tool and a model call."""
-    with frozen(cluster, "tools"):
-        first = cluster.submit("tool-1", tools=["record"])
-        cluster.saw(first, "message.created", step="1")
-        assert cluster.cancel(first) == 200
-    with between_steps(cluster) as second:
-        assert cluster.cancel(second) == 200
-    for run_id, starts in ((first, 0), (second, 1)):
-        run = cancelled(cluster, run_id)
-        assert [role for role, _ in said(cluster, run)] == ["user", "assistant", "tool"]
-        cluster.goes_on(run_id)
-        assert (len(cluster.model_calls(run_id)), len(cluster.tool_starts(run_id))) == (1, starts)
 
 
 def test_in_a_token_stream(cluster: Cluster) -> None:
@@ -149,34 +131,6 @@ def test_log_and_prompt_are_the_same_after_a_worker_died_in_a_cancel(cluster: Cl
         assert cancel.stopped_ms is not None
         run = cluster.goes_on(run_id)
         assert prompt(cluster, run) == len(said(cluster, run)) - 1
-
-
-def test_every_call_has_one_result_at_every_durable_point(cluster: Cluster) -> None:
-    """Twenty-four runs of many calls, cancelled at other moments; between two turns no call is ever open."""
-
-    def cancelled_after(ms: int) -> str:
-        run_id = cluster.submit("steps-3-2-4+use-each", tools=["record_idempotent", "calculator", "fail"])
-        until = time.monotonic() + ms / 1000
-        eventually(lambda: time.monotonic() >= until, every=0.001)
-        cluster.cancel(run_id)
-        return run_id
-
-    with ThreadPoolExecutor(3) as pool:
-        runs = list(pool.map(cancelled_after, range(0, 240, 10)))
-    for run_id in runs:
-        waiting: list[str] = []
-        for message in messages(cluster, cluster.ended(run_id)):
-            if message["role"] == "tool":
-                waiting.remove(message["call_id"])
-            else:
-                assert not waiting, f"{run_id}: {message} while {waiting} are open"
-                waiting = [call["id"] for call in message["tool_calls"]]
-        assert not waiting, f"{run_id}: {waiting}"
-
-
-def messages(cluster: Cluster, run: Run) -> list[dict[str, Any]]:
-    page: list[dict[str, Any]] = cluster.http.get(f"/v1/conversations/{run.conversation_id}/messages").json()["data"]
-    return page
 
 
 def test_b13_b16_wherever_a_run_is(cluster: Cluster) -> None:

@@ -1,15 +1,17 @@
-"""The three ways to stop a run, one of them after another, and a cancel against the end of the run."""
+"""The three ways to stop a run, one of them after another, how a worker hears of it, and a cancel against the end."""
 
 from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from tests.process.aftermath import cancelled, errors, prompt, replaced, said
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
+from tests.process.one_more import one_more
 from tests.process.phases import EDITOR, FOR_LONG, frozen, in_a_model_call, streaming, wait
 from tests.waiting import eventually
 
@@ -183,3 +185,29 @@ def test_what_was_used_up_to_the_abort_is_recorded(cluster: Cluster) -> None:
         before.input_tokens, before.output_tokens, 2,
     )  # fmt: skip
     assert said(cluster, cluster.run(run_id))[-1][1].startswith("w1")
+
+
+def test_a_worker_hears_of_a_cancel_without_asking(cluster: Cluster) -> None:
+    """It asks three times a lease, and a lease takes hours here."""
+    with one_more(cluster, "worker", PALAVER_LEASE_SECONDS="86400"):
+        cluster.kill("worker")
+        for stop in (cluster.cancel, partial(cluster.pause, now=True)):
+            run_id = cluster.submit("say-400+rate-20")
+            cluster.saw(run_id, "message.delta")
+            stop(run_id)
+            assert cluster.outcomes(run_id) == ["disconnected"]
+        cluster.cancel(run_id)
+
+
+def test_each_call_of_a_turn_says_truthfully_what_became_of_it(cluster: Cluster) -> None:
+    """Six calls on four children: four had begun, two had not. In call order, one result each."""
+    run_id = cluster.submit("parallel-6", FOR_LONG, tools=["record"])
+    eventually(lambda: len(cluster.tool_starts(run_id)) == 4)
+    begun = {start["call"].rpartition(":")[2] for start in cluster.tool_starts(run_id)}
+    cluster.cancel(run_id)
+    cancelled(cluster, run_id)
+    classes = errors(cluster, run_id)
+    assert list(classes) == [f"call_1_1_{i}" for i in range(1, 7)]
+    assert {call for call, kind in classes.items() if kind == "tool_interrupted"} == begun
+    assert list(classes.values()).count("tool_denied") == 2
+    cluster.goes_on(run_id)

@@ -28,9 +28,17 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.process
 
 
-def test_the_steps_that_were_done_stay(cluster: Cluster) -> None:
-    with between_steps(cluster) as run_id:
+def test_the_steps_that_were_done_stay_with_their_events_and_no_others(cluster: Cluster) -> None:
+    with between_steps(cluster, agent={"stream": False}) as run_id:
         assert cluster.cancel(run_id) == 200
+        seen = [event for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events")]
+    steps = [(event["event"], event["data"]["step"]) for event in seen if event["data"].get("step")]
+    call = "1/call_1_1_1"
+    assert steps == [
+        ("step.started", "1"), ("message.created", "1"), ("step.started", call), ("tool.finished", call),
+    ]  # fmt: skip
+    assert [event["event"] for event in seen[-2:]] == ["run.cancelling", "run.finished"]
+    assert len(cluster.events(run_id)) == len(seen)
     run = cancelled(cluster, run_id)
     assert [role for role, _ in said(cluster, run)] == ["user", "assistant", "tool"]
     assert said(cluster, run)[-1] == ("tool", "recorded")
@@ -46,8 +54,10 @@ def test_a_run_that_is_cancelled_before_its_start_asks_no_model(cluster: Cluster
         assert cluster.cancel(run_id) == 200
         run = cancelled(cluster, run_id)
         assert outcome(cluster, run) == "cancelled"
-    # Its delivery came, late.
+    # Its delivery came, late, and comes again.
     eventually(lambda: strays(cluster, run_id) == 1)
+    deliver(cluster, run)
+    assert cluster.run(run_id) == run
     assert prompt(cluster, cluster.goes_on(run_id)) == 2
     assert cluster.model_calls(run_id) == []
     assert cluster.tool_starts(run_id) == []
@@ -100,20 +110,6 @@ def test_a_cancel_in_a_token_stream(cluster: Cluster) -> None:
     assert (run.usage.model_calls, prompt(cluster, cluster.goes_on(run_id))) == (1, 3)
 
 
-def test_events_of_steps_that_were_done_are_whole_and_there_are_no_others(cluster: Cluster) -> None:
-    with between_steps(cluster, agent={"stream": False}) as run_id:
-        cluster.cancel(run_id)
-        seen = [event for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events")]
-    steps = [(event["event"], event["data"]["step"]) for event in seen if event["data"].get("step")]
-    call = "1/call_1_1_1"
-    assert steps == [
-        ("step.started", "1"), ("message.created", "1"), ("step.started", call), ("tool.finished", call),
-    ]  # fmt: skip
-    assert [event["event"] for event in seen[-2:]] == ["run.cancelling", "run.finished"]
-    assert len(cluster.events(run_id)) == len(seen)
-    cluster.goes_on(run_id)
-
-
 def test_a_tool_that_finished_keeps_its_result(cluster: Cluster) -> None:
     """One has finished, one takes longer, one finishes although it is told to stop, one was never begun."""
     text = '[[args {"seconds": 0.7}]]'
@@ -136,17 +132,6 @@ def test_a_tool_that_finished_keeps_its_result(cluster: Cluster) -> None:
     assert said(cluster, cluster.run(stubborn))[-1] == ("tool", "done")
     cluster.goes_on(done)
     cluster.goes_on(stubborn)
-
-
-def test_stop_reason_and_status_say_cancelled_whatever_comes_later(cluster: Cluster) -> None:
-    with frozen(cluster, "worker"):
-        run_id = cluster.submit("echo")
-        cluster.cancel(run_id)
-        before = cancelled(cluster, run_id)
-    deliver(cluster, before)
-    cluster.goes_on(run_id)
-    assert cluster.run(run_id) == before
-    assert cluster.model_calls(run_id) == []
 
 
 def census(cluster: Cluster, conversation: str) -> Counter[str]:
