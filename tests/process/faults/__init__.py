@@ -17,4 +17,4 @@ BY_PROTOCOL: Mapping[str, tuple[Row, ...]] = {
 }
 TABLE: tuple[Row, ...] = tuple(row for rows in BY_PROTOCOL.values() for row in rows)
 
-__all__ = ["BY_PROTOCOL", "FAULTS", "POLICY", "TABLE", "Error", "Row"]
+__all__ = ["BY_PROTOCOL", "POLICY", "TABLE", "Error", "Row"]

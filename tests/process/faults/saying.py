@@ -22,11 +22,6 @@ def http(status: int, body: Any = "", **headers: str) -> Raw:
     return {"status": status, "headers": named, "body": body}
 
 
-def refusal(status: int, message: str, code: str | None = None, kind: str | None = None) -> Raw:
-    """An error in OpenAI's form."""
-    return http(status, {"error": {"message": message, "type": kind, "param": None, "code": code}})
-
-
 def page(status: int, content_type: str = "text/html") -> Raw:
     """What a proxy sends."""
     return http(status, "<!doctype html><html><body>Please stand by</body></html>", content_type=content_type)
