@@ -1,20 +1,19 @@
-"""Every verb on a real stack: by the command line, by the SDK and by the SDK on a loop."""
+"""Every verb of the SDK on a real stack. Commands are tried on a scripted API (tests/unit/test_cli_verbs.py), and the
+blocking client is made from the asyncio one (tests/unit/test_client_twin.py)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import orjson
 import pytest
 
-from palaver.client import BulkResult, Conflict, NotFound, Palaver
-from palaver.schemas.models import Run
+from palaver.client import Conflict, NotFound, Palaver
 from tests.both_clients import Blocking, OnALoop
 from tests.command_line import CommandResult
 from tests.process.cluster import Cluster
@@ -27,57 +26,15 @@ SLOW: Final = "say-400+rate-20"
 EDITOR: Final = {"client_tools": [{"name": "open_file"}]}
 
 
-class Shell:
-    """Types what the method of the SDK would do; the answer is the same."""
-
-    def __call__(self, url: str, method: str, *arguments: Any, **options: Any) -> Any:
-        said = CommandResult(url, *self._command(method, arguments, options), "--json")
-        if said.code:
-            found = re.search(r"\((\w+), request", said.err)
-            raise NotFound(404, "", said.err) if found is None else Conflict(409, found[1], said.err)
-        [document] = said.documents
-        if method.startswith("delete"):
-            return None
-        return (BulkResult if method == "bulk" else Run).model_validate_json(json.dumps(document))
-
-    def _command(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> list[str]:
-        verb = {"bulk": arguments[0], "delete_conversation": "delete"}.get(method, method)
-        named = {
-            "approve": ("", "", "--arguments"),
-            "deny": ("", "", "--reason"),
-            "answer": ("", "", "", "--error"),
-            "cancel": ("", "--reason"),
-            "pause": ("", "--now"),
-            "retry": ("", "--from-step"),
-            "bulk": (None,),
-        }.get(method, ("",) * len(arguments))
-        command = [verb]
-        given = [
-            *zip(named, arguments, strict=False),
-            *((f"--{name.replace('_', '-')}", v) for name, v in options.items()),
-        ]
-        for name, value in given:
-            if name is None or value is False:
-                continue
-            text = [] if value is True else [value if isinstance(value, str) else json.dumps(value)]
-            command += [name, *text] if name else text
-        return command
-
-
-Hands: TypeAlias = Shell | Blocking | OnALoop
-
-
 class World:
-    """A cluster, and somebody who does things to its runs."""
+    """A cluster, and the SDK that acts on its runs."""
 
-    def __init__(self, cluster: Cluster, hands: Hands) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.types = isinstance(hands, Shell)
-        self._hands = hands
 
     def do(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Call the SDK's method, or type the command that does the same."""
-        return self._hands(self.cluster.stack.url, method, *arguments, **options)
+        """Call the SDK's method."""
+        return OnALoop()(self.cluster.stack.url, method, *arguments, **options)
 
     def told(self, run_id: str) -> dict[str, str]:
         """What the model was told of each call."""
@@ -90,11 +47,11 @@ def _made_since(cluster: Cluster, begun: datetime) -> list[str]:
         return [run.id for run in sdk.list(created_after=begun)]
 
 
-@pytest.fixture(params=[Shell(), Blocking(), OnALoop()], ids=["cli", "sdk", "async"])
-def world(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[World]:
+@pytest.fixture
+def world(cluster: Cluster) -> Iterator[World]:
     """Afterwards the cluster's checks look at every run that is still there."""
     begun = datetime.now(UTC) - timedelta(seconds=0.001)
-    yield World(cluster, request.param)
+    yield World(cluster)
     cluster.submitted[:] = _made_since(cluster, begun)
 
 
@@ -204,8 +161,7 @@ def test_many_at_once(world: World) -> None:
     busy = [cluster.submit(SLOW, tags=[tag]) for _ in range(3)]
     broken = [cluster.ended(cluster.submit("401", tags=[tag])).id for _ in range(2)]
     active = ["queued", "running"]
-    # The command line means those that can be cancelled without being told.
-    which = {"tag": tag} if world.types else {"tag": tag, "status": active}
+    which = {"tag": tag, "status": active}
     would = world.do("bulk", "cancel", dry_run=True, **which)
     assert (set(would.run_ids), would.done) == (set(busy), 0)
     assert cluster.run(busy[0]).status in active
@@ -223,9 +179,6 @@ def test_many_at_once(world: World) -> None:
 def _tagged(cluster: Cluster, tag: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = cluster.http.get("/v1/runs", params={"tag": tag}).json()["data"]
     return found
-
-
-# What only one of them can do.
 
 
 def look_up(city: str) -> str:
