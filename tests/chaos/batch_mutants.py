@@ -1,16 +1,11 @@
 """Mutants of how a worker takes deliveries and asks Redis: each breaks one promise of ADR 0020 or 0002, and the test
-that is named must say so.
-
-    python -m tests.chaos.batch_mutants [NAME …]
-
-Seconds for each.
-"""
+that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _READING: Final = "workers/broker/reading.py"
 _POOL: Final = "workers/broker/pool.py"
@@ -27,7 +22,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = "") -> TestedM
     return TestedMutant(name, test or _TESTS[file], Change(file, old, new))
 
 
-BATCH_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant("a handful that ignores the room", _READING, "min(free, share, _BATCH)", "min(share, _BATCH)"),
     _mutant("a handful that leaves others no share", _READING, "min(free, share, _BATCH)", "min(free, _BATCH)"),
     _mutant("a handful without a bound", _READING, "min(free, share, _BATCH)", "min(free, share)"),
@@ -112,7 +107,3 @@ BATCH_MUTANTS: Final = by_name(
         "return answers",
     ),
 )
-
-
-if __name__ == "__main__":
-    play_named(BATCH_MUTANTS)

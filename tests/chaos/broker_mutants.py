@@ -1,15 +1,10 @@
-"""Mutants of what goes to the broker: each breaks one promise of ADR 0002, and the test that is named must say so.
-
-    python -m tests.chaos.broker_mutants [NAME …]
-
-Seconds for each.
-"""
+"""Mutants of what goes to the broker: each breaks one promise of ADR 0002, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _EVENTS: Final = "workers/broker/event_batcher.py"
 _PUBLISHER: Final = "palaver/delivery/publishing.py"
@@ -31,7 +26,7 @@ def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
     return TestedMutant(name, _TESTS[file], Change(file, old, new))
 
 
-BROKER_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant(
         "events that are lost at a drain",
         _EVENTS,
@@ -129,7 +124,3 @@ BROKER_MUTANTS: Final = by_name(
         "return True",
     ),
 )
-
-
-if __name__ == "__main__":
-    play_named(BROKER_MUTANTS)

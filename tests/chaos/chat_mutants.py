@@ -1,15 +1,10 @@
-"""Mutants of chats of the AI SDK: each breaks one promise of ADR 0053, and the test that is named must say so.
-
-    python -m tests.chaos.chat_mutants [NAME …]
-
-Seconds for each.
-"""
+"""Mutants of chats of the AI SDK: each breaks one promise of ADR 0053, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _AI_SDK: Final = "features/ai_sdk/"
 _TABLE: Final = f"{_AI_SDK}projection.py"
@@ -22,7 +17,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = "projection") 
     return TestedMutant(name, f"features/ai_sdk/tests/unit/test_ai_sdk_{test}.py", Change(file, old, new))
 
 
-CHAT_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant("text of a failed attempt that stays", _VIEW, "        if self._shown:\n", "        if False:\n"),
     _mutant("a rest that is not said", _VIEW, "        if rest:\n", "        if False:\n"),
     _mutant("torn text that is taken for whole", _SHOWN, "zlib.crc32(begun.encode()) == self._checksum", "True"),
@@ -66,7 +61,3 @@ CHAT_MUTANTS: Final = by_name(
     ),
     _mutant("answers of steps that are over", f"{_AI_SDK}wire.py", "            found = {}\n", "            pass\n"),
 )
-
-
-if __name__ == "__main__":
-    play_named(CHAT_MUTANTS)

@@ -1,13 +1,10 @@
-"""Mutants of the death watch: each takes one condition of ADR 0016 away, and the test that is named must say so.
-
-python -m tests.chaos.death_mutants [NAME …]
-"""
+"""Mutants of the death watch: each takes one condition of ADR 0016 away, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _RULE: Final = "tests/contract/test_deaths.py"
 _IDS: Final = "tests/unit/test_worker_ids.py"
@@ -25,7 +22,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _RULE) -> Test
     return TestedMutant(name, test, Change(file, old, new))
 
 
-DEATH_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant(
         "a lease that is taken though it was renewed",
         "palaver/store/scripting/lua/sweep.lua",
@@ -129,6 +126,3 @@ DEATH_MUTANTS: Final = by_name(
         "every life of a process has the same id", "workers/steps/runtime.py", "secrets.token_hex(4)", '"life"', _IDS
     ),
 )
-
-if __name__ == "__main__":
-    play_named(DEATH_MUTANTS)

@@ -1,19 +1,16 @@
 """Mutants of how tools are declared and where they are imported: each breaks one promise of ADR 0030, and the test that
-is named must say so.
-
-python -m tests.chaos.declaration_mutants [NAME …]
-"""
+is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _ELSEWHERE: Final = "workers/sources/elsewhere.py"
 _OFFERED: Final = "tests/unit/test_elsewhere.py"
 
-DECLARATION_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     TestedMutant(
         "a model is offered the version that spoke last",
         _OFFERED,
@@ -51,7 +48,3 @@ DECLARATION_MUTANTS: Final = by_name(
         ),
     ),
 )
-
-
-if __name__ == "__main__":
-    play_named(DECLARATION_MUTANTS)

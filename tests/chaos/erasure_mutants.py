@@ -1,15 +1,10 @@
-"""Mutants of the erasure of tenants: each breaks one promise of ADR 0094, and the test that is named must say so.
-
-    python -m tests.chaos.erasure_mutants [NAME …]
-
-Seconds for each.
-"""
+"""Mutants of the erasure of tenants: each breaks one promise of ADR 0094, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _LUA: Final = "palaver/store/scripting/lua/"
 _ROOM: Final = "features/offboarding/"
@@ -21,7 +16,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _CONTRACT) -> 
     return TestedMutant(name, test, Change(file, old, new))
 
 
-ERASURE_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant(
         "a list that is forgotten", f"{_ROOM}lua/erase_conversations.lua", "{ 'convs', 'convs:updated' }", "{ 'convs' }"
     ),
@@ -88,7 +83,3 @@ ERASURE_MUTANTS: Final = by_name(
     ),
     _mutant("anybody erases", f"{_ROOM}leaving.py", "    if not caller.operator:\n", "    if False:\n", _API),
 )
-
-
-if __name__ == "__main__":
-    play_named(ERASURE_MUTANTS)

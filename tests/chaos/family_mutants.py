@@ -1,15 +1,10 @@
-"""Mutants of agents as tools: each breaks one promise of ADR 0097, and the test that is named must say so.
-
-    python -m tests.chaos.family_mutants [NAME …]
-
-Seconds for each.
-"""
+"""Mutants of agents as tools: each breaks one promise of ADR 0097, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _LUA: Final = "palaver/store/scripting/lua/"
 _CALLS: Final = "tests/contract/test_agent_calls.py"
@@ -19,7 +14,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _CALLS) -> Tes
     return TestedMutant(name, test, Change(file, old, new))
 
 
-FAMILY_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant(
         "a child that nobody calls on",
         f"{_LUA}_family.lua",
@@ -77,7 +72,3 @@ FAMILY_MUTANTS: Final = by_name(
     ),
 )
 """By their names."""
-
-
-if __name__ == "__main__":
-    play_named(FAMILY_MUTANTS)

@@ -1,13 +1,10 @@
-"""Mutants of going on in place: each takes one condition of ADR 0027 away, and the test that is named must say so.
-
-python -m tests.chaos.in_place_mutants [NAME …]
-"""
+"""Mutants of going on in place: each takes one condition of ADR 0027 away, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _STORE: Final = "tests/contract/test_in_place.py"
 _CALLS: Final = "tests/contract/test_calls_in_place.py"
@@ -24,7 +21,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _STORE) -> Tes
     return TestedMutant(name, test, Change(file, old, new))
 
 
-IN_PLACE_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant("a step in place under the fence before", _LEASE, "(facts[1] or 0) + 1, NOW)", "(facts[1] or 0), 0)"),
     _mutant(
         "a step in place that is nobody's",
@@ -195,7 +192,3 @@ IN_PLACE_MUTANTS: Final = by_name(
     ),
 )
 """Each breaks what is said of a step that nobody delivers."""
-
-
-if __name__ == "__main__":
-    play_named(IN_PLACE_MUTANTS)

@@ -1,15 +1,10 @@
-"""Mutants of the ledger of usage: each breaks one promise of ADR 0042, and the test that is named must say so.
-
-    python -m tests.chaos.ledger_mutants [NAME …]
-
-Seconds for each.
-"""
+"""Mutants of the ledger of usage: each breaks one promise of ADR 0042, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _USAGE: Final = "palaver/store/scripting/lua/_usage.lua"
 _LEDGER: Final = "palaver/store/scripting/lua/_ledger.lua"
@@ -21,7 +16,7 @@ def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
     return TestedMutant(name, _CONTRACT, Change(file, old, new))
 
 
-LEDGER_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant(
         "a call that is charged twice",
         _LEDGER,
@@ -51,7 +46,3 @@ LEDGER_MUTANTS: Final = by_name(
     _mutant("the day after", _LEDGER, "math.floor(NOW / 86400000)", "math.ceil(NOW / 86400000)"),
     _mutant("the first shard alone", _READER, "all_shards(settings.shards)", "all_shards(settings.shards)[1:]"),
 )
-
-
-if __name__ == "__main__":
-    play_named(LEDGER_MUTANTS)

@@ -1,4 +1,5 @@
-"""Mutants of the product: each breaks one promise, and the checkers that are named must say so.
+"""Mutants of the product: each breaks one promise, and the checkers that are named must say so. Those of the modules
+beside this one are noticed by tests.
 
     python -m tests.chaos.mutants [NAME …]
 
@@ -8,10 +9,13 @@ A checker that no mutant makes fail proves nothing. Each mutant lives in a copy 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 from tests.chaos.history_mutants import HISTORY_MUTANTS
-from tests.chaos.mutation import Change, Mutant, by_name, play
+from tests.chaos.mutation import Change, Mutant, TestedMutant, by_name, play, unnoticed
 
 _LUA: Final = "palaver/store/scripting/lua/"
 
@@ -318,15 +322,27 @@ MUTANTS: Final = by_name(
 )
 
 
+def mutants_of_tests() -> Iterator[TestedMutant]:
+    """Those that tests notice, of all modules here."""
+    for module in sorted(Path(__file__).parent.glob("*_mutants.py")):
+        if module.stem != "test_mutants":
+            found: dict[str, TestedMutant] = getattr(import_module(f"tests.chaos.{module.stem}"), "MUTANTS", {})
+            yield from found.values()
+
+
 def main() -> None:
-    """Play the mutants that are named, or all, and say which was caught by what."""
+    """Play the mutants that are named, or all, and say which was caught by what. Exits with 1 if one survives."""
+    tested = by_name(*mutants_of_tests())
     survived = 0
-    for name in sys.argv[1:] or MUTANTS:
-        mutant = MUTANTS[name]
-        found = {violation["checker"] for violation in play(mutant, mutant.scenario)}
-        caught = mutant.caught_by <= found
+    for name in sys.argv[1:] or [*MUTANTS, *tested]:
+        if name in tested:
+            said = unnoticed(tested[name])
+            caught, by = not said, said or tested[name].test
+        else:
+            found = {violation["checker"] for violation in play(MUTANTS[name], MUTANTS[name].scenario)}
+            caught, by = MUTANTS[name].caught_by <= found, ", ".join(sorted(found)) or "none"
         survived += not caught
-        print(f"{'caught' if caught else 'SURVIVED'}: {name}; failed: {', '.join(sorted(found)) or 'none'}", flush=True)
+        print(f"{'caught' if caught else 'SURVIVED'}: {name}; failed: {by}", flush=True)
     sys.exit(min(survived, 1))
 
 

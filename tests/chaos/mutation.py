@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,11 @@ class TestedMutant:
     name: str
     test: str
     change: Change
+
+
+def tested(name: str, test: str, file: str, old: str, new: str) -> TestedMutant:
+    """A mutant whose test fails if ``old`` becomes ``new`` in a file."""
+    return TestedMutant(name, test, Change(file, old, new))
 
 
 _M = TypeVar("_M", Mutant, TestedMutant)
@@ -129,13 +134,3 @@ def unnoticed(mutant: TestedMutant) -> str:
     # 1: a test failed. Nothing else is an answer, nor is code that does not run any more.
     noticed = done.returncode == 1 and _NOTICED.search(done.stdout)
     return "" if noticed else done.stdout[-3000:] + done.stderr[-1000:]
-
-
-def play_named(mutants: Mapping[str, TestedMutant]) -> None:
-    """Play those that the command line names, or all. Exits with 1 if one survives."""
-    survived = 0
-    for name in sys.argv[1:] or mutants:
-        said = unnoticed(mutants[name])
-        survived += bool(said)
-        print(f"{'SURVIVED' if said else 'caught'}: {name}", flush=True)
-    sys.exit(min(survived, 1))

@@ -1,16 +1,11 @@
 """Mutants of schedules and batches: each breaks one promise of ADR 0118, and the test that is named must say
-so.
-
-    python -m tests.chaos.planned_mutants [NAME …]
-
-Seconds for each.
-"""
+so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _LUA: Final = "features/schedules/lua/"
 _TICKS: Final = "features/schedules/tests/contract/test_schedules.py"
@@ -22,7 +17,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str) -> TestedMutant
     return TestedMutant(name, test, Change(file, old, new))
 
 
-PLANNED_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant(
         "a tick that is submitted under no key",
         "features/schedules/scheduler.py",
@@ -74,7 +69,3 @@ PLANNED_MUTANTS: Final = by_name(
         _CELLS,
     ),
 )
-
-
-if __name__ == "__main__":
-    play_named(PLANNED_MUTANTS)

@@ -1,16 +1,13 @@
 """Mutants of the model protocols: each loses something that a provider must be sent, or takes something for what it is
 not, and the test that is named must say so.
 
-    python -m tests.chaos.protocol_mutants [NAME …]
-
-They are played against tests without processes: seconds for each.
-"""
+They are played against tests without processes: seconds for each."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _PROTOCOLS: Final = "workers/protocols/"
 _UNIT: Final = "tests/unit/"
@@ -20,7 +17,7 @@ def _mutant(name: str, test: str, file: str, old: str, new: str) -> TestedMutant
     return TestedMutant(name, f"{_UNIT}{test}", Change(file, old, new))
 
 
-PROTOCOL_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant(
         "a thought that is sent back without its signature",
         "test_messages_answer.py",
@@ -155,7 +152,3 @@ PROTOCOL_MUTANTS: Final = by_name(
         "if False:",
     ),
 )
-
-
-if __name__ == "__main__":
-    play_named(PROTOCOL_MUTANTS)

@@ -1,15 +1,11 @@
-"""Mutants of the queues that tools name: each breaks one promise of ADR 0030, and the test that is named must say so.
-
-    python -m tests.chaos.queue_mutants [NAME …]
-
-Seconds for each.
-"""
+"""Mutants of the queues that tools name: each breaks one promise of ADR 0030, and the test that is named
+must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _LUA: Final = "palaver/store/scripting/lua/"
 _STEPS: Final = "palaver/store/steps/"
@@ -19,7 +15,7 @@ def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
     return TestedMutant(name, "tests/contract/test_own_queues.py", Change(file, old, new))
 
 
-QUEUE_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant("one queue for all tools", f"{_STEPS}settling.py", "step.queue or step.kind.queue", "step.kind.queue"),
     _mutant(
         "a worker that takes from any", f"{_LUA}claim.lua", "if not is_of_queues(step.queue) then", "if false then"
@@ -40,7 +36,3 @@ QUEUE_MUTANTS: Final = by_name(
     _mutant("a backlog that is looked at in part", f"{_STEPS}due.py", "limit if len(held_back) == limit else 0", "0"),
     _mutant("queues without number", f"{_STEPS}queues.py", "if over > 0:", "if False:"),
 )
-
-
-if __name__ == "__main__":
-    play_named(QUEUE_MUTANTS)

@@ -1,16 +1,11 @@
 """Mutants of the rounds over many shards and of their marks: each breaks one promise of ADR 0126, and the test that is
-named must say so.
-
-    python -m tests.chaos.shard_mutants [NAME …]
-
-Seconds for each.
-"""
+named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _ROUNDS: Final = "palaver/store/redis/rounds.py"
 _BUSY: Final = "palaver/store/redis/busy.py"
@@ -20,7 +15,7 @@ def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
     return TestedMutant(name, "tests/contract/test_rounds.py", Change(file, old, new))
 
 
-SHARD_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant("a silent sweeper that keeps its part", _ROUNDS, "if seconds <= SILENCE}", "if True}"),
     _mutant("a dead sweeper that is never forgotten", _ROUNDS, "if seconds > _FORGOTTEN]", "if False]"),
     _mutant("nobody looks twice", _ROUNDS, "heapq.nlargest(2, sharing", "heapq.nlargest(1, sharing"),
@@ -41,7 +36,3 @@ SHARD_MUTANTS: Final = by_name(
     _mutant("a mark that is made once", _BUSY, "now < self._until.get(shard, 0.0)", "shard in self._until"),
     _mutant("a mark with each step", _BUSY, "self._until[shard] = now + MARKED_AGAIN", "self._until[shard] = now"),
 )
-
-
-if __name__ == "__main__":
-    play_named(SHARD_MUTANTS)

@@ -1,15 +1,10 @@
-"""Mutants of statistics: each breaks one promise of ADR 0042, and the test that is named must say so.
-
-    python -m tests.chaos.statistics_mutants [NAME …]
-
-Seconds for each.
-"""
+"""Mutants of statistics: each breaks one promise of ADR 0042, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _LUA: Final = "features/statistics/lua"
 _FOLD: Final = f"{_LUA}/fold_journal.lua"
@@ -21,7 +16,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _CONTRACT) -> 
     return TestedMutant(name, test, Change(file, old, new))
 
 
-STATISTICS_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant("a line that is lost", _STORE, "for _, fields in entries)", "for _, fields in entries[1:])"),
     _mutant("lines that count twice", _FOLD, "redis.call('XTRIM', keys.journal, 'MINID', args.next)\n", ""),
     _mutant("a fold over another's", _FOLD, "if not oldest or oldest[1] ~= args.first", "if not oldest"),
@@ -39,7 +34,3 @@ STATISTICS_MUTANTS: Final = by_name(
         "features/offboarding/tests/contract/test_erasure.py",
     ),
 )
-
-
-if __name__ == "__main__":
-    play_named(STATISTICS_MUTANTS)

@@ -1,17 +1,14 @@
-"""Mutants of tools on a loop: each breaks one promise of ADR 0005, and the test that is named must say so.
-
-python -m tests.chaos.tool_mutants [NAME …]
-"""
+"""Mutants of tools on a loop: each breaks one promise of ADR 0005, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _CONTAINMENT: Final = "tests/unit/test_containment.py"
 
-TOOL_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     TestedMutant(
         "a call that is waited for for ever when its time is up",
         _CONTAINMENT,
@@ -41,7 +38,3 @@ TOOL_MUTANTS: Final = by_name(
         Change("workers/loops/keeper.py", "exit=True", "exit=False"),
     ),
 )
-
-
-if __name__ == "__main__":
-    play_named(TOOL_MUTANTS)

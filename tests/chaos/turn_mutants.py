@@ -1,15 +1,10 @@
-"""Mutants of the tenants' turns: each breaks one promise of ADR 0094, and the test that is named must say so.
-
-    python -m tests.chaos.turn_mutants [NAME …]
-
-Seconds for each.
-"""
+"""Mutants of the tenants' turns: each breaks one promise of ADR 0094, and the test that is named must say so."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+from tests.chaos.mutation import Change, TestedMutant, by_name
 
 _LUA: Final = "palaver/store/scripting/lua/"
 _TURNS: Final = f"{_LUA}_turns.lua"
@@ -22,7 +17,7 @@ def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
     return TestedMutant(name, _CONTRACT, Change(file, old, new))
 
 
-TURN_MUTANTS: Final = by_name(
+MUTANTS: Final = by_name(
     _mutant(
         "a turn that is free",
         _TURNS,
@@ -63,7 +58,3 @@ TURN_MUTANTS: Final = by_name(
     _mutant("first come, first served at a provider", _QUEUE, "return math.max(served, last) +", "return seen +"),
     _mutant("one weight for all at a provider", _QUEUE, "/ args.weight +", "+"),
 )
-
-
-if __name__ == "__main__":
-    play_named(TURN_MUTANTS)
