@@ -21,8 +21,6 @@ class FailingProvider(Relay):
     """All models are."""
     goes_out_after: int | None = None
     """So many more requests are passed on, then it is out: however slow the test is."""
-    poison: str = ""
-    """A request that says this fails, with 500."""
     models: set[str] = field(default_factory=set)
     failed: list[tuple[float, str]] = field(default_factory=list)
     """When each request came that failed (`time.monotonic`), and of which run."""
@@ -31,15 +29,14 @@ class FailingProvider(Relay):
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body, came = await request.read(), time.monotonic()
-        poisoned = bool(self.poison) and self.poison.encode() in body
-        if poisoned or self.out or orjson.loads(body)["model"] in self.models:
+        if self.out or orjson.loads(body)["model"] in self.models:
             self.failed.append((came, request.headers.get("x-palaver-run", "")))
             if self.status is None:
                 assert request.transport is not None
                 request.transport.abort()
             return web.json_response(
                 {"error": {"message": "out of service", "code": "down"}},
-                status=500 if poisoned or self.status is None else self.status,
+                status=500 if self.status is None else self.status,
             )
         self.passed.append(came)
         if self.goes_out_after is not None:

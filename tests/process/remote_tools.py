@@ -53,8 +53,6 @@ class Server:
                 raise ServerError(503)
             case "slow":
                 await asyncio.Event().wait()
-            case "large":
-                return "x" * 10_000_000
         return {"name": name, **arguments}
 
 

@@ -9,15 +9,11 @@ import httpx
 from palaver import RetryPolicy, ToolContext, tool
 
 
-def _order(context: ToolContext) -> str:
-    headers = {"Idempotency-Key": context.idempotency_key}
-    return httpx.post(os.environ["SHOP_URL"], headers=headers, timeout=10, trust_env=False).raise_for_status().text
-
-
 @tool(retry=RetryPolicy(), limit_key="shop")
 def order(context: ToolContext) -> str:
     """Orders something: twice is one too many."""
-    return _order(context)
+    headers = {"Idempotency-Key": context.idempotency_key}
+    return httpx.post(os.environ["SHOP_URL"], headers=headers, timeout=10, trust_env=False).raise_for_status().text
 
 
 @tool(retry=RetryPolicy(), limit_key="shop")
@@ -26,9 +22,3 @@ async def order_async(context: ToolContext) -> str:
     headers = {"Idempotency-Key": context.idempotency_key}
     async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
         return (await client.post(os.environ["SHOP_URL"], headers=headers)).raise_for_status().text
-
-
-@tool
-def order_plainly(context: ToolContext) -> str:
-    """Says nothing of what it does."""
-    return _order(context)

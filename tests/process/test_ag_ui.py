@@ -66,27 +66,3 @@ def test_a_page_that_comes_back_has_what_the_log_has_though_the_worker_died(clus
         ("user", "tell me"), ("assistant", run.output)
     ]  # fmt: skip
     assert events[-1]["result"] == {"runId": run_id, "stopReason": "end_turn"}
-
-
-def test_an_interrupt_is_answered_by_a_new_run(cluster: Cluster) -> None:
-    keep(cluster, "careful", model="fake/tool-1", tools=["calculator"], approvals={"require": "always"})
-    page = Thread(cluster, "thread-2", "careful")
-    page.messages = [{"id": "u", "role": "user", "content": "count"}]
-    events = page.ask(page.request("run-1"))
-    (interrupt,) = events[-1]["outcome"]["interrupts"]
-    run_id = events[-1]["result"]["runId"]
-    cluster.submitted.append(run_id)
-    cluster.kill("worker")
-    cluster.start("worker")
-    answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
-    body = page.request("run-2", resume=[answer])
-    events = page.ask(body)
-    assert events[-1]["outcome"] == {"type": "success"}
-    assert [event["type"] for event in events].count("TOOL_CALL_RESULT") == 1
-    run = cluster.ended(run_id)
-    assert page.messages[-1]["content"] == run.output
-    before = page.messages
-    page.ask(body)
-    assert [(each["role"], each.get("content")) for each in page.messages] == [
-        (each["role"], each.get("content")) for each in before
-    ]

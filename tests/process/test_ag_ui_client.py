@@ -124,31 +124,6 @@ def test_the_same_request_goes_on_over_a_kill_of_the_api_and_over_its_end(pages:
         assert cluster.ended(run_id).output == WORDS
 
 
-def test_an_interrupt_is_answered_after_the_api_has_begun_anew(pages: Pages) -> None:
-    cluster = pages.cluster
-    pages.begin("tool-1", tools=["send"])
-    pages.open("asked")
-    pages.act("send", "asked", runId="run-1", content='[[args {"seconds": 0}]]')
-    shown = pages.rests("asked")
-    (interrupt,) = shown["interrupts"]
-    assert (interrupt["metadata"]["tool"], shown["outcomes"]) == ("send", ["interrupt"])
-    run_id = pages.run_of(shown)
-    assert cluster.tool_starts(run_id) == []
-    cluster.kill("api")
-    cluster.start("api")
-    resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
-    pages.open("another")
-    for page, run in (("asked", "run-2"), ("another", "run-of-the-other")):
-        pages.act("run", page, runId=run, resume=resume)
-        shown = pages.rests(page)
-        assert shown["errors"] == []
-        assert said(shown)[-2:] == [
-            ("tool", "sent after 0 s"), ("assistant", "done: 1 tool results, the last one: sent after 0 s")
-        ]  # fmt: skip
-        assert (shown["interrupts"], shown["outcomes"][-1], pages.run_of(shown)) == ([], "success", run_id)
-    assert len(cluster.tool_starts(run_id)) == 1
-
-
 def test_a_denied_call_and_tools_of_the_page(pages: Pages) -> None:
     pages.begin("tool-1", tools=["send"])
     pages.open("denies")

@@ -131,50 +131,6 @@ def test_an_answer_goes_on_over_a_kill_of_the_api_and_over_its_end(pages: Pages)
         assert len(shown["messages"]) == 2
 
 
-def test_a_reloaded_page_stops_the_answer_of_both(pages: Pages) -> None:
-    cluster = pages.cluster
-    pages.begin("say-400+rate-20")
-    pages.open("told first")
-    pages.say("told first", "hello")
-    run_id = pages.run_id("told first")
-    pages.shows("told first", has_word("w3"))
-    pages.act("disconnect", "told first")
-    pages.open("stops", loaded=True)
-    pages.act("resume", "stops")
-    pages.shows("stops", has_word("w6"))
-    assert not cluster.run(run_id).status.terminal, "a lost connection is no stop"
-    stop = f"{pages.api}/{pages.chat}/stop"
-    stale = cluster.http.post(stop, json={"runId": "run_00" + "0" * 26})
-    assert stale.json() == {"stopped": False, "runId": run_id}
-    assert cluster.http.post(stop, json={"runId": run_id}).json() == {"stopped": True, "runId": run_id}
-    shown = pages.ends("stops")
-    assert (shown["finishes"][-1]["finishReason"], shown["errors"]) == ("interrupted", [])
-    assert cluster.ended(run_id).status == "cancelled"
-
-
-def test_a_call_is_approved_after_the_api_has_begun_anew(pages: Pages) -> None:
-    cluster = pages.cluster
-    pages.begin("tool-1", tools=["send"])
-    pages.open("asked")
-    pages.say("asked", '[[args {"seconds": 0}]]')
-    shown = pages.ends("asked")
-    (part,) = calls(shown["messages"][-1])
-    assert (part["state"], shown["finishes"][-1]["finishReason"]) == ("approval-requested", "tool-calls")
-    run_id = shown["messages"][-1]["id"]
-    assert cluster.tool_starts(run_id) == []
-    cluster.kill("api")
-    cluster.start("api")
-    pages.open("another", loaded=True)
-    for page in ("asked", "another"):
-        pages.act("decide", page, id=part["approval"]["id"], approved=True)
-        shown = pages.shows(page, lambda shown: texts(shown["messages"][-1]) and shown["status"] == "ready")
-        assert texts(shown["messages"][-1]) == ["done: 1 tool results, the last one: sent after 0 s"]
-        (done,) = calls(shown["messages"][-1])
-        assert (done["state"], done["output"], shown["errors"]) == ("output-available", "sent after 0 s", [])
-        assert shown["messages"][-1]["id"] == run_id
-    assert len(cluster.tool_starts(run_id)) == 1
-
-
 def test_a_denied_call_and_a_tool_of_the_page(pages: Pages) -> None:
     pages.begin("tool-1+use-send", tools=["send"])
     pages.open("denies")

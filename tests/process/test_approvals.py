@@ -16,7 +16,7 @@ import pytest
 from palaver.schemas.actions import digest
 from palaver.store.redis import keys
 from palaver.vocabulary.ids import shard_of, uuid_of
-from tests.process.cluster import Cluster, stream
+from tests.process.cluster import Cluster
 from tests.process.inputs import decision, tool_output
 from tests.process.phases import EDITOR, frozen
 from tests.waiting import eventually
@@ -52,43 +52,6 @@ def test_a_call_waits_until_it_is_approved(cluster: Cluster) -> None:
     assert run.usage.tool_calls == 1
 
 
-def test_a_tool_that_is_exempt_alone_waits_beside_another_call(cluster: Cluster) -> None:
-    approvals = {"require": "always", "exempt_alone": ["think"]}
-    text = '[[args {"thought": "hm"}]]'
-    run_id = cluster.submit("steps-1-2-1+use-think", text, tools=["think"], agent={"approvals": approvals})
-    assert {action.call_id for action in cluster.pending(run_id, 2)} == {"call_1_2_1", "call_1_2_2"}
-    cluster.take(run_id, decision("all"))
-    assert cluster.ended(run_id).status == "completed"
-    assert len(told(cluster, run_id)) == 4
-
-
-def test_a_denied_call_is_never_started_and_the_model_is_told_why(cluster: Cluster) -> None:
-    run_id = cluster.submit("parallel-2", tools=["send"])
-    first, second = cluster.pending(run_id, 2)
-    cluster.take(run_id, decision(first.id, "deny", reason="Not on a Sunday."), decision(second.id, "deny"))
-    assert cluster.ended(run_id).status == "completed"
-    denied = "The user denied this tool call."
-    assert told(cluster, run_id) == {"call_1_1_1": f"{denied} Not on a Sunday.", "call_1_1_2": denied}
-    assert cluster.tool_starts(run_id) == []
-
-
-def test_a_call_runs_with_the_arguments_that_somebody_gave_it(cluster: Cluster) -> None:
-    run_id = cluster.submit("tool-1", '[[args {"seconds": 0.02}]]', tools=["send"])
-    (action,) = cluster.pending(run_id)
-    assert cluster.refused(run_id, decision(action.id, "edit", arguments={"seconds": "long"})) == (
-        422, "invalid_arguments",
-    )  # fmt: skip
-    assert cluster.pending(run_id) == (action,)
-    cluster.take(run_id, decision(action.id, "edit", arguments={"seconds": 0.01}))
-    cluster.ended(run_id)
-    assert told(cluster, run_id) == {
-        "call_1_1_1": '[The user changed the arguments of this call to {"seconds": 0.01}]\nsent after 0.01 s'
-    }
-    # What the model said stays what it said.
-    (call,) = cluster.saw(run_id, "message.created", step="1").data["message"]["tool_calls"]
-    assert call["arguments"] == '{"seconds": 0.02}'
-
-
 def test_the_calls_of_a_turn_do_not_wait_for_each_other(cluster: Cluster) -> None:
     """One needs an approval, one the client, one nobody; the next model call sees all three, in call order."""
     text = '[[args {"seconds": 0.3}]]'
@@ -110,18 +73,6 @@ def test_the_calls_of_a_turn_do_not_wait_for_each_other(cluster: Cluster) -> Non
     assert [call.messages for call in cluster.model_calls(run_id)] == [1, 5]
 
 
-def test_a_watcher_hears_of_an_action_while_the_other_calls_still_run(cluster: Cluster) -> None:
-    run_id = cluster.submit("parallel-2+use-each", '[[args {"seconds": 0.5}]]', tools=["send", "record"])
-    seen = []
-    for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events"):
-        seen.append(event["event"])
-        if event["event"] == "run.requires_action":
-            cluster.approve(run_id)
-    assert seen.index("action.required") < seen.index("tool.finished") < seen.index("run.requires_action")
-    assert seen.index("run.requires_action") < seen.index("action.resolved")
-    assert seen.count("run.requires_action") == 1
-
-
 def test_what_nobody_decides_or_answers_in_time_is_told_to_the_model(cluster: Cluster) -> None:
     agent = {"approvals": {"timeout": 1}, "client_tools": [{"name": "open_file", "timeout": 1}]}
     run_id = cluster.submit("parallel-2+use-each", tools=["send"], agent=agent)
@@ -134,16 +85,6 @@ def test_what_nobody_decides_or_answers_in_time_is_told_to_the_model(cluster: Cl
     classes = {call_id: data["error"]["class"] for call_id, data in results(cluster, run_id).items()}
     assert classes == {approval.call_id: "tool_denied", output.call_id: "tool_timeout"}
     assert cluster.tool_starts(run_id) == []
-
-
-def test_a_decision_that_comes_too_late_is_told_so(cluster: Cluster) -> None:
-    agent = {"approvals": {"timeout": 1}, "client_tools": [{"name": "open_file", "timeout": 60}]}
-    run_id = cluster.submit("parallel-2+use-each", tools=["send"], agent=agent)
-    approval, output = cluster.pending(run_id, 2)
-    cluster.saw(run_id, "action.resolved", action_id=approval.id, decision="expired")
-    assert cluster.refused(run_id, decision(approval.id)) == (410, "action_expired")
-    cluster.answer(run_id, output.call_id, "")
-    assert cluster.ended(run_id).status == "completed"
 
 
 def test_of_many_decisions_on_one_call_the_first_holds(cluster: Cluster) -> None:
@@ -159,40 +100,6 @@ def test_of_many_decisions_on_one_call_the_first_holds(cluster: Cluster) -> None
     cluster.ended(run_id)
     assert cluster.saw(run_id, "action.resolved").data["decision"] == held
     assert len(cluster.tool_starts(run_id)) == (held == "approve")
-
-
-def test_an_input_that_cannot_be_taken_whole_changes_nothing(cluster: Cluster) -> None:
-    run_id = cluster.submit("parallel-3+use-each", tools=["send"], agent=EDITOR)
-    approval, output, other = cluster.pending(run_id, 3)
-    before = cluster.reached(run_id, "requires_action")
-    good = decision(approval.id)
-    for code, bad in {
-        "unknown_action": decision("nonsense"),
-        "wrong_action": decision(output.id),
-        "digest_mismatch": decision(other.id, digest=output.digest),
-        "not_paused": {"type": "resume"},
-    }.items():
-        assert cluster.refused(run_id, good, bad) == (409, code)
-    assert cluster.run(run_id) == before
-    cluster.take(run_id, good, tool_output(output.call_id, "all at once"), decision("all", "deny"))
-    assert cluster.ended(run_id).status == "completed"
-    assert len(cluster.tool_starts(run_id)) == 1
-
-
-def test_decisions_and_outputs_come_in_during_a_pause(cluster: Cluster) -> None:
-    run_id = cluster.submit("parallel-3+use-each", tools=["send"], agent=EDITOR)
-    approvals = [action for action in cluster.pending(run_id, 3) if action.type == "approval"]
-    assert cluster.pause(run_id).status == "paused"
-    assert cluster.take(run_id, decision(approvals[0].id)).status == "paused"
-    assert cluster.take(run_id, decision(approvals[1].id, "deny")).status == "paused"
-    assert cluster.resume(run_id).status != "paused"
-    cluster.reached(run_id, "requires_action")
-    assert cluster.pause(run_id).status == "paused"
-    assert cluster.answer(run_id, "call_1_1_2", "read").pending_actions == ()
-    assert len(cluster.model_calls(run_id)) == 1
-    cluster.resume(run_id)
-    assert cluster.ended(run_id).status == "completed"
-    assert len(cluster.tool_starts(run_id)) == 1
 
 
 def test_a_cancel_and_an_approval_at_the_same_time(cluster: Cluster) -> None:
@@ -222,16 +129,6 @@ def test_an_approved_call_whose_process_dies_is_not_started_again(cluster: Clust
     (result,) = results(cluster, run_id).values()
     assert result["error"]["class"] == "tool_interrupted"
     assert len(cluster.tool_starts(run_id)) == 1
-
-
-def test_the_deadline_ends_a_run_that_nobody_decides_on(cluster: Cluster) -> None:
-    run_id = cluster.submit("parallel-2+use-each", tools=["send"], agent=EDITOR, budget={"seconds": 1})
-    approval, output = cluster.pending(run_id, 2)
-    run = cluster.ended(run_id)
-    assert (run.status, run.stop_reason) == ("incomplete", "budget")
-    classes = {call_id: data["error"]["class"] for call_id, data in results(cluster, run_id).items()}
-    assert classes == {approval.call_id: "tool_denied", output.call_id: "tool_interrupted"}
-    cluster.goes_on(run_id)
 
 
 def test_everything_that_waits_goes_on_after_everything_was_killed(cluster: Cluster) -> None:

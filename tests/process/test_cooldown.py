@@ -126,16 +126,3 @@ def test_the_places_of_a_dead_worker_come_free(cluster: Cluster) -> None:
         cluster.cancel(run_id)
     cluster.start("worker")
     assert cluster.ended(waits).status == "completed"
-
-
-def test_a_cancel_does_not_wait_for_room(cluster: Cluster) -> None:
-    holders = [cluster.submit("narrow/ttft-60000+echo") for _ in range(2)]
-    eventually(lambda: all(cluster.model_calls(run_id) for run_id in holders))
-    first, second = cluster.submit("narrow/echo"), cluster.submit("narrow/echo")
-    eventually(lambda: cluster.run(second).waiting)
-    cluster.cancel(first)
-    assert cluster.ended(first).status == "cancelled"
-    for run_id in holders:
-        cluster.cancel(run_id)
-    # Its place went to the one behind it, which did not have to ask again for that.
-    assert cluster.ended(second).status == "completed"

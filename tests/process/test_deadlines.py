@@ -57,28 +57,3 @@ def test_a_scheduled_run_begins_at_its_time(cluster: Cluster) -> None:
     assert run.times.started_at is not None
     assert run.times.start_after is not None
     assert run.times.started_at >= run.times.start_after
-
-
-def test_a_run_stops_before_the_call_that_its_tokens_do_not_cover(cluster: Cluster) -> None:
-    run_id = cluster.submit("tool-20", tools=["calculator"], budget={"tokens": 200})
-    run = cluster.ended(run_id)
-    assert (run.status, run.stop_reason, run.error) == ("incomplete", "budget", None)
-    assert run.usage.input_tokens + run.usage.output_tokens >= 200
-    assert 1 < run.usage.model_calls < 20
-    warning = cluster.saw(run_id, "budget.warning").data
-    assert (warning["what"], warning["limit"]) == ("tokens", 200)
-    assert warning["used"] >= 160
-
-
-def test_a_turn_that_asks_for_more_tools_than_are_left_starts_none(cluster: Cluster) -> None:
-    run_id = cluster.submit("parallel-2-3", tools=["record_idempotent"], budget={"tool_calls": 5})
-    run = cluster.ended(run_id)
-    assert (run.status, run.stop_reason, run.usage.tool_calls) == ("incomplete", "budget", 4)
-    told = [e.data["message"]["content"] for e in cluster.events(run_id) if e.type == "tool.finished"]
-    assert told[4:] == ["Not started: the run ended (budget)."] * 2
-
-
-def test_a_budget_that_suffices_changes_nothing(cluster: Cluster) -> None:
-    budget = {"tokens": 100_000, "tool_calls": 2}
-    run = cluster.ended(cluster.submit("tool-2", tools=["calculator"], budget=budget))
-    assert (run.status, run.usage.tool_calls) == ("completed", 2)

@@ -18,19 +18,10 @@ from palaver.vocabulary.step_kinds import QUEUES
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
-from tests.process.watching import celery_events
 from tests.redis_cluster import ON_CLUSTER
 from tests.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
-
-
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[Cluster]:
-    """A cluster with Flower."""
-    processes = {"api": 1, "worker": 1, "tools": 0, "flower": 1}
-    with Cluster(tmp_path, processes=processes, environment={"FLOWER_UNAUTHENTICATED_API": "1"}) as cluster:
-        yield cluster
 
 
 @contextmanager
@@ -54,31 +45,6 @@ def published(cluster: Cluster) -> Iterator[list[int]]:
             server.echo("enough")
             counting.join(30)
             assert not counting.is_alive()
-
-
-def test_flower_has_each_step_as_a_task_of_its_own(alone: Cluster) -> None:
-    # It answers before it listens, and hears nothing of what began earlier.
-    eventually(lambda: alone.ended(alone.submit("echo")) and told(alone))
-    runs = [alone.submit("tool-99", tools=["calculator"]) for _ in range(4)]
-    for run_id in runs:
-        assert alone.ended(run_id).status == "completed"
-    expected = {f"{run_id}:{step}:1" for run_id in runs for step in range(1, 101)}
-
-    def shown() -> dict[str, Any]:
-        tasks = {name: task for name, task in told(alone).items() if name.partition(":")[0] in runs}
-        return tasks if sum(task["state"] == "SUCCESS" for task in tasks.values()) >= len(expected) else {}
-
-    tasks = eventually(shown)
-    assert tasks.keys() == expected
-    for task_id, task in tasks.items():
-        assert task["name"] == "palaver.model_step"
-        assert (task["state"], task["args"], task["kwargs"]) == (
-            "SUCCESS",
-            "fake/tool-99",
-            f"palaver show {task_id.partition(':')[0]}",
-        )
-        assert task["received"] <= task["started"] <= task["succeeded"]
-        assert 0 < task["runtime"] < 30
 
 
 @pytest.fixture
@@ -146,45 +112,12 @@ def told(cluster: Cluster) -> dict[str, Any]:
     return dict(httpx.get(f"{cluster.stack.flower_url}/api/tasks", params={"limit": 5000}, timeout=PATIENCE).json())
 
 
-def test_each_step_has_its_events_and_its_lines_in_order(cluster: Cluster) -> None:
-    cluster.mark_logs()
-    steps, kinds = range(1, 22), ("task-received", "task-started", "task-succeeded")
-    with celery_events(cluster.broker.url, workers=2) as seen:
-        run_id = cluster.submit("tool-20", tools=["calculator"])
-        assert cluster.ended(run_id).status == "completed"
-
-        def told() -> list[str]:
-            return [f"{each['uuid']} {each['type']}" for each in seen if each.get("uuid", "").startswith(run_id)]
-
-        expected = [f"{run_id}:{step}:1 {kind}" for step in steps for kind in kinds]
-        heard = eventually(lambda: told() if len(told()) >= len(expected) else [])
-    assert sorted(heard) == sorted(expected)
-    log = cluster.new_log("worker")
-    words = [f"{run_id}:{step}:1] {what}" for step in steps for what in ("received", "succeeded")]
-    events, lines = map(heard.index, expected), map(log.index, words)
-    for places, a_step in ((list(events), 3), (list(lines), 2)):
-        # The delivery behind the bound comes with the outcome of the step before: it may be received before that is
-        # told.
-        delivered = steps.index(18) * a_step
-        first, rest = places[:delivered], places[delivered:]
-        assert first == sorted(first)
-        assert rest == sorted(rest)
-
-
 @pytest.mark.skipif(ON_RABBITMQ, reason="counts what Redis was sent")
 def test_it_takes_a_delivery_each_time_the_bound_is_used_up(cluster: Cluster) -> None:
     with published(cluster) as deliveries:
         assert cluster.ended(cluster.submit("tool-50", tools=["calculator"])).status == "completed"
     # The first of them stand for 17 steps each: one that was delivered, and those behind it in its place.
     assert sum(deliveries) == 3
-
-
-@pytest.mark.skipif(ON_RABBITMQ, reason="counts what Redis was sent")
-def test_a_bound_of_nothing_turns_it_off(cluster: Cluster) -> None:
-    cluster.kill("worker")
-    with one_more(cluster, "worker", PALAVER_IN_PLACE_STEPS="0"), published(cluster) as deliveries:
-        assert cluster.ended(cluster.submit("tool-20", tools=["calculator"])).status == "completed"
-    assert sum(deliveries) == 21
 
 
 @pytest.mark.skipif(ON_CLUSTER, reason="who waits in other shards is not seen")
@@ -199,13 +132,6 @@ def test_beside_a_crowd_that_waits_nobody_goes_on(cluster: Cluster, crowd: int) 
             assert cluster.ended(run_id).status == "completed"
     # All but those of the last runs, behind whom nobody waits.
     assert sum(deliveries) > (crowd - 20) * 4
-
-
-def test_a_cancel_between_two_steps_is_heard(cluster: Cluster) -> None:
-    run_id = cluster.submit("tool-90+rate-100", tools=["calculator"])
-    cluster.saw(run_id, "step.started", step="5")
-    assert cluster.cancel(run_id) in (200, 202)
-    assert cluster.ended(run_id).status == "cancelled"
 
 
 def test_a_worker_that_drains_goes_on_with_nothing(cluster: Cluster) -> None:

@@ -56,40 +56,6 @@ def test_a_conversation_that_is_too_long_is_condensed_and_goes_on(cluster: Clust
     assert run.usage.input_tokens > 2000
 
 
-def test_without_a_condenser_the_run_fails_and_says_what_to_do(cluster: Cluster) -> None:
-    run = talk(cluster, 4, condense=False)
-    assert (run.status, run.stop_reason) == ("failed", "error")
-    assert run.error is not None
-    assert (run.error["class"], run.error["code"]) == ("context_window", "fake.context_length_exceeded")
-    assert (run.error["user_action"], run.error["retryable"]) == ("fix_input", False)
-    assert len(cluster.model_calls(run.id)) == 1
-    again = cluster.ended(ask(cluster, 5, run.conversation_id))
-    assert again.status == "completed"
-
-
-def test_a_message_that_is_too_long_by_itself_fails_after_one_call(cluster: Cluster) -> None:
-    run = cluster.ended(cluster.submit(MODEL, "x" * 9000))
-    assert run.status == "failed"
-    assert run.error is not None
-    assert run.error["class"] == "context_window"
-    assert len(cluster.model_calls(run.id)) == 1
-    assert condensed(cluster, run.id) == []
-    again = cluster.ended(ask(cluster, 2, run.conversation_id))
-    assert again.status == "completed"
-
-
-def test_a_message_that_is_too_long_after_condensing_fails_after_one_more_call(cluster: Cluster) -> None:
-    first = cluster.ended(ask(cluster, 1))
-    body = cluster.body(MODEL, "x" * 9000, conversation_id=first.conversation_id)
-    run = cluster.ended(cluster.post(body))
-    assert run.status == "failed"
-    assert run.error is not None
-    assert run.error["class"] == "context_window"
-    asked = purposes(cluster.finished_calls(run.id))
-    assert asked[-1] == (False, 400)
-    assert [status for summary, status in asked if not summary] == [400, 400]
-
-
 def test_a_long_conversation_is_condensed_again_and_again(cluster: Cluster) -> None:
     run = talk(cluster, 14)
     assert run.status == "completed"
@@ -108,23 +74,6 @@ def test_another_worker_sees_the_same_summary(cluster: Cluster) -> None:
     cluster.start("worker")
     after = cluster.ended(ask(cluster, 6, run.conversation_id))
     assert after.status == "completed"
-
-
-def test_a_threshold_condenses_before_the_provider_refuses(cluster: Cluster) -> None:
-    run = talk(cluster, 4, condense_at=1000)
-    assert run.status == "completed"
-    assert all(call.status == 200 for run_id in cluster.submitted for call in cluster.finished_calls(run_id))
-    assert any(condensed(cluster, run_id) for run_id in cluster.submitted)
-
-
-def test_a_tool_result_that_is_too_long_is_summarised_with_its_turn(cluster: Cluster) -> None:
-    """The newest turn alone is beyond the window; what the user asked for stays in its words."""
-    run_id = cluster.submit("tool-1+window-2000", "[[args {}]] look", tools=["long_text"], agent={"max_steps": 3})
-    run = cluster.ended(run_id)
-    assert condensed(cluster, run_id)
-    newest = cluster.model_calls(run_id)[-1]
-    assert newest.last_user == "[[args {}]] look"
-    assert run.status in ("completed", "incomplete")
 
 
 def test_a_worker_that_dies_while_it_condenses_loses_nothing(cluster: Cluster) -> None:

@@ -1,9 +1,8 @@
-"""Providers that end without a word, and providers that refuse an image or a tool for good."""
+"""Providers that refuse an image or a tool for good."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -12,38 +11,7 @@ from tests.process.odd_provider import Answer, OddProvider
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
-SILENT: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {"choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "stop"}]},
-    "/v1/messages": {"type": "message", "content": [], "stop_reason": "end_turn"},
-    "/v1/responses": {"status": "completed", "output": []},
-}
 PROVIDERS = ["busy", "busy-claude", "busy-responding"]
-
-
-def silent(path: str, body: bytes) -> Answer | None:
-    """Nothing, behind the result of a tool."""
-    behind = any(mark in body for mark in (b'"role":"tool"', b'"tool_result"', b'"function_call_output"'))
-    return (200, SILENT[path]) if behind and b"go on then" not in body else None
-
-
-@pytest.fixture
-def provider(cluster: Cluster) -> Iterator[OddProvider]:
-    odd = OddProvider(cluster.stack.model_url, silent)
-    with odd.listening(cluster.busy_port):
-        yield odd
-
-
-@pytest.mark.parametrize("name", PROVIDERS)
-def test_an_empty_end_behind_a_result_completes_the_run(cluster: Cluster, provider: OddProvider, name: str) -> None:
-    run = cluster.ended(cluster.submit(f"{name}/tool-1", tools=["calculator"], agent={"stream": False}))
-    assert (run.status, run.stop_reason, run.output, run.error) == ("completed", "end_turn", None, None)
-    assert run.usage.tool_calls == 1
-    assert len(provider.seen) == 3, "the call, the empty end, and once more with a word"
-    assert b"Your last answer was empty" in provider.seen[2]
-    following = cluster.ended(cluster.submit(f"{name}/echo", "go on then", conversation_id=run.conversation_id))
-    assert following.status == "completed", following.error
-    # The model server has not seen what its relay answered.
-    cluster.submitted.remove(run.id)
 
 
 def blind(path: str, body: bytes) -> Answer | None:
@@ -53,9 +21,15 @@ def blind(path: str, body: bytes) -> Answer | None:
     return (400, refused) if b"iVBORw0KGgo" in body else None
 
 
+@pytest.fixture
+def provider(cluster: Cluster) -> Iterator[OddProvider]:
+    odd = OddProvider(cluster.stack.model_url, blind)
+    with odd.listening(cluster.busy_port):
+        yield odd
+
+
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_an_image_that_is_refused_ends_no_conversation(cluster: Cluster, provider: OddProvider, name: str) -> None:
-    provider.answers = blind
     image = {"type": "image", "url": "data:image/png;base64,iVBORw0KGgo="}
     said = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}]
     run_id = cluster.post({"agent": {"model": f"{name}/echo"}, "input": said})

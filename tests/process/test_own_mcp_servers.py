@@ -113,17 +113,6 @@ def test_a_secret_goes_to_the_server_and_nowhere_else(own: Own) -> None:
     assert not any(CANARY in text for text in own.cluster.new_logs().values())
 
 
-def test_a_server_that_is_down_holds_up_nobody_and_is_asked_again_by_the_model(own: Own) -> None:
-    agent = own.agent(own.nobody)
-    agent["mcp_servers"]["other"] = {"url": f"http://127.0.0.1:{own.two.port}/mcp"}
-    run = own.cluster.ended(own.cluster.submit("tool-1+use-other__echo", '[[args {"text": "there"}]]', agent=agent))
-    assert (run.status, own.said(run.id)) == ("completed", "there")
-    asked = own.submit("list_tools", agent=agent)
-    own.cluster.saw(asked, "run.retrying", attempt=1)
-    assert own.cluster.ended(asked).status == "completed"
-    assert own.said(asked).startswith("web was not reached: ")
-
-
 def test_one_that_comes_back_is_found_by_the_call(own: Own) -> None:
     own.two.kill()
     agent = own.agent(own.two.port)
@@ -137,22 +126,6 @@ def test_one_that_comes_back_is_found_by_the_call(own: Own) -> None:
     again = own.cluster.post({**body, "input": '[[args {"text": "back"}]]'})
     assert own.cluster.ended(again).status == "completed"
     assert own.said(again) == "back"
-
-
-def test_what_a_server_offered_first_is_what_the_conversation_has(own: Own) -> None:
-    run = own.cluster.ended(own.submit("echo", arguments={"text": "first"}))
-    own.cluster.kill("worker")
-    own.one.kill()
-    own.cluster.heal()
-    # Nobody can ask for the list now, and no process remembers it: it is the conversation's.
-    agent = {**own.agent(own.one.port), "approvals": {"require": "always"}}
-    body = {"agent": {"model": "fake/tool-1+use-web__echo", **agent}, "conversation_id": run.conversation_id}
-    run_id = own.cluster.post({**body, "input": "[[args {}]]"})
-    (action,) = own.cluster.pending(run_id)
-    own.one.start()
-    own.cluster.approve(run_id, action.id)
-    assert own.cluster.ended(run_id).status == "completed"
-    assert told(own.cluster, run_id) == [""]
 
 
 def test_a_call_whose_worker_is_killed_is_not_made_again(own: Own) -> None:

@@ -15,7 +15,6 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 GPU = [*COMMANDS["tools"], "-Q", "gpu", "-n", "gpu@%h", "-c", "2"]
-BOTH = [*COMMANDS["tools"], "-Q", "big,gpu", "-n", "both@%h", "-c", "1"]
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +22,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Palaver with a worker for tools, and none for those that name a queue."""
     with Cluster(
         tmp_path_factory.mktemp("queued"),
-        processes={"flower": 0, "gpu": 0, "both": 0},
-        commands={**COMMANDS, "gpu": GPU, "both": BOTH},
+        processes={"flower": 0, "gpu": 0},
+        commands={**COMMANDS, "gpu": GPU},
         environment={"PALAVER_TOOLS": "tests.process.tools,tests.process.queued_tools"},
     ) as cluster:
         yield cluster
@@ -37,9 +36,8 @@ def queued(stack: Cluster) -> Iterator[Cluster]:
     yield stack
     check(stack)
     stack.heal()
-    for name in ("gpu", "both"):
-        for number in range(len(stack.stack.pids(name))):
-            stack.kill(name, number)
+    for number in range(len(stack.stack.pids("gpu"))):
+        stack.kill("gpu", number)
 
 
 def _queue(cluster: Cluster) -> dict[str, Any]:
@@ -78,27 +76,6 @@ def test_a_queue_that_no_worker_takes_from_is_named_on_the_run_until_one_comes(q
     assert queued.ended(run_id).status == "completed"
     assert queued.run(run_id).waiting is None
     assert queued.http.get("/v1/queues").json()["no_worker"] == []
-
-
-def test_each_worker_takes_from_its_own_queues(queued: Cluster) -> None:
-    queued.start("gpu")
-    eventually(lambda: _queue(queued)["workers"])
-    runs = {tool: [queued.submit("parallel-4", tools=[tool]) for _ in range(3)] for tool in ("render", "record")}
-    for tool, run_ids in runs.items():
-        for run_id in run_ids:
-            assert queued.ended(run_id).status == "completed"
-            workers = _taken_by(queued, run_id)
-            assert len(workers) == 4
-            assert all(each.startswith("gpu@") == (tool == "render") for each in workers), workers
-
-
-def test_a_worker_takes_from_several(queued: Cluster) -> None:
-    run_id = queued.submit("tool-1", tools=["render"])
-    _waits_for_a_worker(queued, run_id)
-    queued.start("both")
-    assert queued.ended(run_id).status == "completed"
-    assert [each.partition("@")[0] for each in _taken_by(queued, run_id)] == ["both"]
-    assert "-Q big: no tool of PALAVER_TOOLS names that queue" in queued.new_log("both")
 
 
 def test_what_a_killed_worker_of_a_queue_had_waits_for_the_next_one_there(queued: Cluster) -> None:

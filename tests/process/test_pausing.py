@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from palaver.schemas.models import Run
 from tests.process.cluster import Cluster
-from tests.process.phases import frozen, in_a_model_call, streaming
+from tests.process.phases import in_a_model_call
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -36,13 +35,6 @@ def test_a_model_call_that_is_under_way_finishes_and_its_calls_wait(cluster: Clu
     assert len(cluster.tool_starts(run_id)) == 1
 
 
-def test_a_run_whose_last_answer_comes_in_a_pause_has_ended(cluster: Cluster) -> None:
-    with in_a_model_call(cluster, "echo") as run_id:
-        assert cluster.pause(run_id).pausing
-    run = cluster.ended(run_id)
-    assert (run.status, run.output) == ("completed", "echo: hello")
-
-
 def test_pausing_now_closes_a_model_call_and_resuming_makes_it_again(cluster: Cluster) -> None:
     run_id = cluster.submit("say-20+rate-20")
     cluster.saw(run_id, "message.delta")
@@ -57,17 +49,6 @@ def test_pausing_now_closes_a_model_call_and_resuming_makes_it_again(cluster: Cl
     assert run.output == " ".join(f"w{i}" for i in range(1, 21))
     assert cluster.outcomes(run_id) == ["disconnected", "answered"]
     assert (cluster.model_calls(run_id)[1].digest, run.usage.model_calls) == (first.digest, 2)
-
-
-def test_pausing_now_takes_over_from_a_pause_that_waits(cluster: Cluster) -> None:
-    run_id = cluster.submit("say-400+rate-20")
-    cluster.saw(run_id, "message.delta")
-    for now in (False, False, True, True):
-        cluster.pause(run_id, now=now)
-    run = cluster.reached(run_id, "paused")
-    assert count(cluster, run, "run.pausing") == 2
-    assert count(cluster, run, "run.paused") == 1
-    assert cluster.cancel(run_id) == 200
 
 
 @pytest.mark.parametrize("now", [False, True])
@@ -100,51 +81,6 @@ def test_calls_that_have_not_begun_wait_for_the_end_of_the_pause(cluster: Cluste
     assert len(cluster.tool_starts(run_id)) == 6
 
 
-def test_a_queued_run_keeps_its_place(cluster: Cluster) -> None:
-    with frozen(cluster, "worker"):
-        first = cluster.submit("echo")
-        conversation = cluster.run(first).conversation_id
-        second = cluster.submit("echo", "second", conversation_id=conversation)
-        third = cluster.submit("echo", "third", conversation_id=conversation)
-        assert cluster.pause(second).status == "paused"
-    cluster.ended(first)
-    assert cluster.run(third).status == "queued"
-    assert cluster.run(second).status == "paused"
-    assert cluster.resume(second).status != "paused"
-    before, after = (cluster.ended(run_id).times for run_id in (second, third))
-    assert before.ended_at is not None
-    assert after.started_at is not None
-    assert before.ended_at <= after.started_at
-    assert cluster.model_calls(third)[0].turn == 3
-
-
-def test_a_scheduled_run_may_be_resumed_before_and_after_its_time(cluster: Cluster) -> None:
-    start = datetime.now(UTC) + timedelta(seconds=0.7)
-    early, late = (cluster.submit("echo", start_after=start.isoformat()) for _ in range(2))
-    for run_id in (early, late):
-        assert cluster.pause(run_id).status == "paused"
-    assert cluster.resume(early).status != "paused"
-    times = cluster.ended(early).times
-    assert times.started_at is not None
-    assert times.start_after is not None
-    assert times.started_at >= times.start_after
-    assert cluster.run(late).status == "paused"
-    cluster.resume(late)
-    assert cluster.ended(late).status == "completed"
-
-
-def test_a_run_that_backs_off_makes_no_attempt_until_it_is_resumed(cluster: Cluster) -> None:
-    run_id = cluster.submit("500-1+echo", agent=BACKS_OFF)
-    retrying = cluster.saw(run_id, "run.retrying")
-    assert cluster.pause(run_id).status == "paused"
-    due = retrying.at + timedelta(seconds=1.2)
-    eventually(lambda: datetime.now(UTC) > due)
-    assert len(cluster.model_calls(run_id)) == 1
-    cluster.resume(run_id)
-    assert cluster.ended(run_id).status == "completed"
-    assert len(cluster.model_calls(run_id)) == 2
-
-
 def test_resuming_does_not_shorten_a_back_off(cluster: Cluster) -> None:
     run_id = cluster.submit("500-1+echo", agent=BACKS_OFF)
     retrying = cluster.saw(run_id, "run.retrying")
@@ -155,34 +91,6 @@ def test_resuming_does_not_shorten_a_back_off(cluster: Cluster) -> None:
     cluster.ended(run_id)
     starts = [event.at for event in cluster.events(run_id) if event.type == "step.started"]
     assert (starts[1] - retrying.at).total_seconds() >= 1
-
-
-def test_a_paused_run_is_cancelled_at_once(cluster: Cluster) -> None:
-    with in_a_model_call(cluster, "tool-1", tools=["record"]) as run_id:
-        cluster.pause(run_id)
-    cluster.reached(run_id, "paused")
-    assert cluster.cancel(run_id) == 200
-    assert cluster.refused(run_id, {"type": "resume"}) == (409, "run_ended")
-    assert cluster.saw(run_id, "tool.finished").data["error"]["class"] == "tool_denied"
-    assert len(cluster.model_calls(run_id)) == 1
-    cluster.goes_on(run_id)
-
-
-def test_resuming_what_is_not_paused_is_refused(cluster: Cluster) -> None:
-    run_id = streaming(cluster)
-    assert cluster.refused(run_id, {"type": "resume"}) == (409, "not_paused")
-    cluster.cancel(run_id)
-    cluster.ended(run_id)
-    assert cluster.refused(run_id, {"type": "pause"}) == (409, "run_ended")
-
-
-def test_a_pause_may_be_taken_back_before_it_holds(cluster: Cluster) -> None:
-    with in_a_model_call(cluster, "tool-1", tools=["record"]) as run_id:
-        cluster.pause(run_id)
-        assert cluster.resume(run_id).pausing is False
-    run = cluster.ended(run_id)
-    assert run.status == "completed"
-    assert count(cluster, run, "run.paused") == 0
 
 
 def test_a_worker_that_is_killed_before_the_pause_holds(cluster: Cluster) -> None:

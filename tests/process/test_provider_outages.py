@@ -138,20 +138,6 @@ def test_a_provider_that_flaps_is_not_overrun(cluster: Cluster, provider: Failin
     all_completed(cluster, runs)
 
 
-def test_a_model_that_is_out_holds_up_nobody_who_asks_another_one(cluster: Cluster, provider: FailingProvider) -> None:
-    provider.models = {"tool-2"}
-    runs = [cluster.submit("busy/tool-2", tools=["calculator"]) for _ in range(30)]
-    assert seen(cluster)["model"] == "tool-2"
-    begun = settled(cluster, runs)
-    all_completed(cluster, [cluster.submit("busy/tool-1", tools=["calculator"]) for _ in range(30)])
-    (outage,) = outages(cluster)
-    assert outage["model"] == "tool-2"
-    lasts(2)
-    hardly_anybody_asked(provider, begun, time.monotonic())
-    provider.models = set()
-    all_completed(cluster, runs)
-
-
 def test_one_run_alone_waits_out_a_restart(cluster: Cluster) -> None:
     # Nobody listens at first.
     run_id = cluster.submit("busy/echo")
@@ -162,32 +148,6 @@ def test_one_run_alone_waits_out_a_restart(cluster: Cluster) -> None:
     assert event.data["error"]["code"] == "connect_refused"
     with FailingProvider(cluster.stack.model_url).listening(cluster.busy_port):
         all_completed(cluster, [run_id])
-
-
-def test_one_run_alone_outlives_answers_of_500(cluster: Cluster, provider: FailingProvider) -> None:
-    provider.out, provider.status = True, 500
-    run_id = cluster.submit("busy/tool-1", agent=HASTY)
-    event = cluster.saw(run_id, "run.waiting", code="outage")
-    assert event.data["error"]["class"] == "provider_error"
-    assert outages(cluster) == []
-    eventually(lambda: len(provider.failed) > 6)
-    provider.out = False
-    all_completed(cluster, [run_id])
-
-
-def test_a_request_that_always_fails_uses_its_own_attempts_and_holds_up_nobody(
-    cluster: Cluster, provider: FailingProvider
-) -> None:
-    provider.poison = "drop of poison"
-    poison = cluster.submit("busy/echo", "a drop of poison", agent=HASTY)
-    eventually(lambda: len(provider.failed) > 1)
-    all_completed(cluster, [cluster.submit("busy/echo")])
-    run = cluster.ended(poison)
-    assert run.status == "failed"
-    assert run.error is not None
-    assert (run.error["attempt"] or 0) >= 5
-    assert run.error["message"].endswith("Gave up after 5 attempts.")
-    assert outages(cluster) == []
 
 
 def test_patience_has_an_end_and_says_so(cluster: Cluster, provider: FailingProvider) -> None:
@@ -219,23 +179,6 @@ def test_another_model_takes_over_after_a_part_of_the_patience(cluster: Cluster,
     assert outages(cluster)
     provider.out = False
     all_completed(cluster, others)
-
-
-def test_whoever_waits_can_be_cancelled_and_paused_at_once(cluster: Cluster, provider: FailingProvider) -> None:
-    provider.out = True
-    runs = [cluster.submit("busy/echo") for _ in range(8)]
-    for run_id in runs:
-        eventually(partial(waiting, cluster, run_id))
-    cluster.cancel(runs[-1])
-    assert cluster.ended(runs[-1]).status == "cancelled"
-    assert cluster.put(runs[-2], {"type": "pause"})
-    eventually(lambda: cluster.run(runs[-2]).status == "paused")
-    assert outages(cluster), "they did not wait for the end of the outage"
-    provider.out = False
-    all_completed(cluster, runs[:-2])
-    assert cluster.run(runs[-2]).status == "paused"
-    cluster.put(runs[-2], {"type": "resume"})
-    all_completed(cluster, [runs[-2]])
 
 
 def test_a_probe_whose_worker_is_killed_is_made_by_another(cluster: Cluster, provider: FailingProvider) -> None:

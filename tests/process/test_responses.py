@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.process.cluster import Cluster, stream
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -84,36 +83,3 @@ def test_another_worker_knows_that_it_was_left_out(cluster: Cluster) -> None:
     cluster.kill("worker", cluster.holder(run_id))
     assert cluster.ended(run_id).status == "completed"
     assert cluster.outcomes(run_id).count("refused:stale") == 1
-
-
-@pytest.mark.parametrize("fault", ["429-1-0", "503-1", "cut-1-6", "overloaded-1-6", "short-1-6"])
-def test_a_fault_is_tried_again(cluster: Cluster, fault: str) -> None:
-    quick = {"first": 0.01, "max_delay": 0.05}
-    rules = dict.fromkeys(("rate_limited", "provider_error", "connection"), quick)
-    run = cluster.ended(
-        cluster.submit(f"responding/tool-1+reasoning+{fault}", tools=TOOLS, agent={"retry": {"rules": rules}})
-    )
-    assert run.status == "completed", run.error
-    assert len(cluster.model_calls(run.id)) == 4
-
-
-def test_a_stream_is_closed_at_once_and_the_conversation_goes_on(cluster: Cluster) -> None:
-    run_id = cluster.submit("responding/say-400+rate-20+reasoning-1")
-    cluster.saw(run_id, "message.delta")
-    assert cluster.cancel(run_id) in (200, 202)
-    run = cluster.ended(run_id)
-    assert run.status == "cancelled"
-    call = eventually(lambda: next(c for c in cluster.model_calls(run_id) if c.closed_by_client_at))
-    assert call.outcome == "disconnected"
-    again = cluster.submit("responding/say-400+rate-20+reasoning-1", conversation_id=run.conversation_id)
-    cluster.saw(again, "message.delta")
-    cluster.cancel(again)
-    assert cluster.ended(again).status == "cancelled"
-
-
-@pytest.mark.parametrize(("option", "value"), [("seed", 1), ("stop", ["END"])])
-def test_what_it_lacks_is_refused_at_submit(cluster: Cluster, option: str, value: Any) -> None:
-    body = cluster.body("responding/echo", agent={option: value})
-    answer = cluster.http.post("/v1/runs", json=body)
-    assert answer.status_code == 422, answer.text
-    assert "speaks responses, which has no such option" in answer.text

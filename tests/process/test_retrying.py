@@ -11,14 +11,6 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.process
 
 
-def test_a_rate_limit_is_waited_for_as_long_as_the_provider_says(cluster: Cluster) -> None:
-    run = cluster.ended(cluster.submit("429-1-1+echo"))
-    first, second = cluster.finished_calls(run.id)
-    assert run.status == "completed"
-    assert (first.status, second.status) == (429, 200)
-    assert second.at - first.at >= 1.0
-
-
 def test_flower_shows_a_retry_and_no_worker_is_kept_waiting(cluster: Cluster) -> None:
     with celery_events(cluster.broker.url, workers=2) as seen:
         run_id = cluster.submit("429-1-8+echo")
@@ -36,14 +28,6 @@ def in_flight(cluster: Cluster) -> int:
     (pid,) = cluster.stack.pids("worker")
     (worker,) = [each for each in queue["workers"] if each["id"].endswith(f"/{pid}")]
     return int(worker["in_flight"])
-
-
-def test_a_server_error_is_tried_again(cluster: Cluster) -> None:
-    run = cluster.ended(cluster.submit("503-2+echo"))
-    assert run.status == "completed"
-    assert [call.status for call in cluster.finished_calls(run.id)] == [503, 503, 200]
-    retries = [event for event in cluster.events(run.id) if event.type == "run.retrying"]
-    assert [event.data["error"]["class"] for event in retries] == ["provider_error"] * 2
 
 
 def test_a_refused_key_fails_at_once(cluster: Cluster) -> None:
@@ -106,10 +90,3 @@ def test_a_run_falls_back_to_its_next_model_and_stays_with_it(cluster: Cluster) 
     assert [data["model"] for data in answers] == ["hasty/tool-2"] * 3
     tries = [e.data["attempt"] for e in cluster.events(run.id) if e.type == "step.started" and e.data["step"] == "1"]
     assert tries == [1, 2, 3, 4, 5]
-
-
-def test_no_quota_goes_to_the_next_model_at_once(cluster: Cluster) -> None:
-    retry = {"rules": {"quota_exhausted": {"then": "fallback_model"}}}
-    run = cluster.ended(cluster.submit("quota", agent={"fallbacks": ["fake/echo"], "retry": retry}))
-    assert run.status == "completed"
-    assert [call.model for call in cluster.model_calls(run.id)] == ["quota", "echo"]

@@ -42,18 +42,6 @@ def test_a_tool_loop_and_the_turn_after_it(cluster: Cluster, provider: str, stre
 
 
 @pytest.mark.parametrize("provider", STRICT)
-def test_a_worker_that_is_killed_in_the_middle(cluster: Cluster, provider: str) -> None:
-    cluster.start("worker")
-    run_id = cluster.submit(f"{LOOP}+ttft-300+{provider}", tools=TOOLS)
-    cluster.saw(run_id, "step.started", step="4")
-    cluster.kill("worker", cluster.holder(run_id))
-    run = cluster.ended(run_id)
-    assert run.status == "completed", run.error
-    assert len(set(cluster.tries(run_id))) == 2, "no other worker went on with it"
-    assert {status for _, status in statuses(cluster, run_id)} <= {200, None}
-
-
-@pytest.mark.parametrize("provider", STRICT)
 def test_another_provider_gets_nothing_of_it_and_the_first_one_all_of_its_own(cluster: Cluster, provider: str) -> None:
     model, fallback = f"fake/{LOOP}+503@4+{provider}", f"limited/{LOOP}+groq"
     run = cluster.ended(cluster.submit(model, tools=TOOLS, agent={"fallbacks": [fallback], "retry": FALL_BACK}))
@@ -70,30 +58,6 @@ def test_another_model_of_the_same_provider_is_another_origin(cluster: Cluster) 
     run = cluster.ended(cluster.submit(f"{LOOP}+deepseek", tools=TOOLS))
     again = cluster.submit("echo+groq", "more", conversation_id=run.conversation_id)
     assert cluster.ended(again).status == "completed"
-
-
-@pytest.mark.parametrize("provider", STRICT)
-def test_after_an_answer_that_was_cancelled_the_conversation_goes_on(cluster: Cluster, provider: str) -> None:
-    run_id = cluster.submit(f"say-60+rate-40+{provider}")
-    cluster.saw(run_id, "message.delta")
-    assert cluster.http.post(f"/v1/runs/{run_id}/cancel").status_code in (200, 202)
-    run = cluster.ended(run_id)
-    assert run.status == "cancelled"
-    short = {"max_output_tokens": 3}
-    for _ in range(2):
-        body = cluster.body(f"say-60+rate-40+{provider}", agent=short, conversation_id=run.conversation_id)
-        assert cluster.ended(cluster.post(body)).stop_reason == "max_tokens"
-
-
-@pytest.mark.parametrize("provider", STRICT)
-def test_a_fork_has_it_too(cluster: Cluster, provider: str) -> None:
-    run = cluster.ended(cluster.submit(f"{LOOP}+{provider}", tools=TOOLS))
-    answer = cluster.http.post(f"/v1/runs/{run.id}/retry", json={"from_step": 4})
-    assert answer.status_code == 202, answer.text
-    fork = answer.json()["id"]
-    cluster.submitted.append(fork)
-    assert cluster.ended(fork).status == "completed"
-    assert statuses(cluster, fork) == [(provider, 200)] * 3
 
 
 def test_nobody_who_watches_sees_it_and_who_asks_does(cluster: Cluster) -> None:
@@ -115,22 +79,6 @@ def test_nobody_who_watches_sees_it_and_who_asks_does(cluster: Cluster) -> None:
     logs = eventually(cluster.new_logs)
     signature = made[5]["fields"]["extra_content"]["google"]["thought_signature"]
     assert not [name for name, text in logs.items() if signature in text]
-
-
-def test_what_the_model_thinks_is_told_to_who_asks(cluster: Cluster) -> None:
-    run_id = cluster.submit("tool-1+reasoning", tools=TOOLS)
-    asked = [event for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events?include=reasoning")]
-    plain = [event for _, event in stream(cluster.http, f"/v1/runs/{run_id}/events")]
-    thoughts = "".join(event["data"]["text"] for event in asked if event["event"] == "reasoning.delta")
-    once = "".join(f" thought{i}" for i in range(1, 9))
-    assert thoughts == once * 2
-    assert [event for event in asked if event["event"] != "reasoning.delta"] == plain
-    run = cluster.ended(run_id)
-    assert run.usage.reasoning_tokens == 16
-    path = f"/v1/conversations/{run.conversation_id}/messages"
-    said = cluster.http.get(path, params={"include": "reasoning"}).json()["data"]
-    made = [message["content"] for message in said if message["role"] == "assistant"]
-    assert [content[0] for content in made] == [{"type": "reasoning", "text": once}] * 2
 
 
 def _strings(found: Any) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from tests.process.cluster import Cluster, stream
@@ -75,15 +73,3 @@ def test_names_of_tools_are_told_to_the_model_whatever_they_look_like(cluster: C
     answers = [e.data["message"] for e in cluster.events(run.id) if e.type == "tool.finished"]
     assert answers[0]["is_error"]
     assert answers[0]["content"].endswith(f"there are: calculator, {', '.join(names)}")
-
-
-def test_a_run_stops_at_its_limit_of_steps(cluster: Cluster) -> None:
-    run = cluster.ended(cluster.submit("tool-9", tools=["calculator"], agent={"max_steps": 3}))
-    assert (run.status, run.stop_reason) == ("incomplete", "max_steps")
-    assert len(cluster.model_calls(run.id)) == 3
-
-
-def test_one_key_makes_one_run_however_many_ask_at_once(cluster: Cluster) -> None:
-    with ThreadPoolExecutor(10) as threads:
-        ids = set(threads.map(lambda _: cluster.submit("echo", key="the same"), range(10)))
-    assert len(ids) == 1

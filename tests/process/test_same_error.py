@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from palaver.client import AsyncPalaver, Palaver, RunFailed
+from palaver.client import AsyncPalaver, Palaver
 from palaver.errors.failure import ErrorObject, ProviderObject
 from palaver.events import Event, RunFinished
 from tests.command_line import CommandResult
@@ -111,50 +110,6 @@ def test_every_way_to_read_of_it(cluster: Cluster, failing: tuple[str, dict[str,
     if error_class != "stuck":
         assert error["provider"].keys() == ProviderObject.__annotations__.keys()
     assert {way: said for way, said in told(cluster, run_id) if said != error} == {}
-
-
-def test_every_way_to_begin_it(cluster: Cluster, failing: tuple[str, dict[str, Any]]) -> None:
-    error_class, what = failing
-    *_, (_, last) = stream(cluster.http, "/v1/runs", method="POST", json=what)
-    assert last["event"] == "run.finished"
-    assert last["data"]["error"] == own(cluster, last["data"]["run_id"])
-
-    with Palaver(cluster.stack.url) as client, pytest.raises(RunFailed) as failed:
-        client.run(what["input"], agent=what["agent"], timeout=30)
-    _carries(failed.value, own(cluster, str(failed.value.run_id)), error_class)
-
-    async def on_a_loop() -> None:
-        async with AsyncPalaver(cluster.stack.url) as client:
-            await client.run(what["input"], agent=what["agent"], timeout=30)
-
-    with pytest.raises(RunFailed) as failed:
-        asyncio.run(on_a_loop())
-    _carries(failed.value, own(cluster, str(failed.value.run_id)), error_class)
-
-
-def _carries(failed: RunFailed, error: Any, error_class: str) -> None:
-    """The exception has the run's own error object, and says run, class and detail to who only prints it."""
-    assert failed.error == error
-    assert str(failed) == f"run {failed.run_id} failed: {error_class}: {error['message']}"
-
-
-def test_the_command_line_says_it_too(cluster: Cluster, failing: tuple[str, dict[str, Any]]) -> None:
-    error_class, what = failing
-    asked = ("run", what["input"], "--agent", json.dumps(what["agent"]))
-    [document] = CommandResult(cluster.stack.url, *asked, "--no-stream", "--json").documents
-    assert document["error"] == own(cluster, document["id"])
-    events = CommandResult(cluster.stack.url, *asked, "--json").documents
-    assert finished(events) == own(cluster, events[0]["run_id"])
-    said = CommandResult(cluster.stack.url, *asked)
-    run_id = said.out.split()[1]
-    error = own(cluster, run_id)
-    assert said.code == 1
-    assert f"\n{error_class}: {error['message']}\n" in said.out
-    assert f" ({error['user_action']})\n" in said.out
-    # What the events tell of the attempts before has the same shape.
-    for event in cluster.events(run_id):
-        if event.type == "run.retrying":
-            assert event.data["error"].keys() == error.keys()
 
 
 def test_a_run_that_a_limit_or_a_policy_stopped_has_none(cluster: Cluster) -> None:

@@ -6,9 +6,7 @@ import httpx
 import pytest
 
 from tests.process.cluster import Cluster
-from tests.process.inputs import decision
-from tests.process.phases import in_a_model_call, streaming
-from tests.waiting import eventually
+from tests.process.phases import in_a_model_call
 
 pytestmark = pytest.mark.process
 
@@ -37,30 +35,6 @@ def test_words_into_a_run_are_seen_by_its_next_model_call(cluster: Cluster) -> N
     assert [(call.turn, call.messages) for call in cluster.model_calls(run_id)] == [(1, 1), (2, 4), (2, 6)]
 
 
-def test_words_wait_for_the_end_of_a_turn(cluster: Cluster) -> None:
-    """Between a call and its result no provider takes a message."""
-    gate = cluster.gate()
-    run_id = cluster.submit("parallel-3", gate.text, tools=["record"])
-    eventually(lambda: len(cluster.tool_starts(run_id)) == 3)
-    cluster.steer(run_id, '[[args {"seconds": 0}]] faster')
-    gate.open()
-    run = cluster.ended(run_id)
-    assert run.status == "completed"
-    turn = ["user", "assistant", "tool", "tool", "tool"]
-    assert [role for role, _ in outputs(cluster, run.conversation_id)] == [*turn, *turn, "assistant"]
-
-
-def test_a_run_that_is_just_ending_goes_on_instead(cluster: Cluster) -> None:
-    with in_a_model_call(cluster, "echo", "one") as run_id:
-        cluster.steer(run_id, "two")
-        cluster.steer(run_id, "three")
-    run = cluster.ended(run_id)
-    assert (run.status, run.output, run.step) == ("completed", "echo: three", 2)
-    assert outputs(cluster, run.conversation_id) == [
-        ("user", "one"), ("assistant", "echo: one"), ("user", "two"), ("user", "three"), ("assistant", "echo: three"),
-    ]  # fmt: skip
-
-
 def test_words_come_in_at_any_moment_and_none_is_lost(cluster: Cluster) -> None:
     """Either the run takes them and the model sees them, or it has ended and says so."""
     taken = 0
@@ -86,46 +60,6 @@ def test_words_survive_the_worker_that_had_the_model_call(cluster: Cluster) -> N
     cluster.start("worker")
     assert cluster.ended(run_id).status == "completed"
     assert [call.messages for call in cluster.model_calls(run_id)] == [1, 2]
-
-
-def test_words_come_in_during_a_pause_and_while_somebody_is_asked(cluster: Cluster) -> None:
-    run_id = cluster.submit("tool-1", tools=["send"])
-    (action,) = cluster.pending(run_id)
-    cluster.steer(run_id, "one")
-    cluster.pause(run_id)
-    cluster.steer(run_id, "two")
-    assert cluster.reached(run_id, "paused").pending_actions == (action,)
-    cluster.take(run_id, decision(action.id, "deny"), {"type": "resume"}, {"type": "message", "content": "three"})
-    again = cluster.pending(run_id)
-    assert again[0].call_id == "call_4_1_1"
-    cluster.take(run_id, decision(again[0].id, "deny"))
-    run = cluster.ended(run_id)
-    said = [words for role, words in outputs(cluster, run.conversation_id) if role == "user"]
-    assert said == ["hello", "one", "two", "three"]
-
-
-def test_what_no_model_sees_any_more_is_in_the_log(cluster: Cluster) -> None:
-    run = cluster.run(streaming(cluster))
-    cluster.steer(run.id, "stop talking")
-    cluster.cancel(run.id)
-    assert cluster.ended(run.id).status == "cancelled"
-    assert ("user", "stop talking") in outputs(cluster, run.conversation_id)
-    assert cluster.refused(run.id, {"type": "message", "content": "too late"}) == (409, "run_ended")
-    cluster.goes_on(run.id)
-
-
-def test_a_submission_may_steer_the_active_run(cluster: Cluster) -> None:
-    with in_a_model_call(cluster, "echo", "one") as run_id:
-        run = cluster.run(run_id)
-        answer = say(cluster, run.conversation_id, "two", "steer")
-    assert answer.status_code == 202
-    assert answer.headers["Palaver-Steered"] == "true"
-    assert answer.headers["Location"] == f"/v1/runs/{run.id}"
-    assert cluster.ended(run.id).output == "echo: two"
-    answer = say(cluster, run.conversation_id, "three", "steer")
-    assert "Palaver-Steered" not in answer.headers
-    following = cluster.ended(answer.json()["id"])
-    assert (following.id != run.id, following.output) == (True, "echo: three")
 
 
 def test_an_interruption_cancels_what_is_active_and_queued_and_is_next(cluster: Cluster) -> None:
@@ -166,20 +100,3 @@ def test_after_a_rollback_the_model_is_asked_as_if_nothing_had_been_said(cluster
     plain = cluster.ended(cluster.submit("echo", "one"))
     same = cluster.ended(cluster.submit("echo", "two", conversation_id=plain.conversation_id))
     assert cluster.model_calls(same.id)[0].digest == call.digest
-
-
-def test_nobody_queues_behind_a_run_that_waits_for_a_person(cluster: Cluster) -> None:
-    """The refusal names the run and what it waits for, and leaves nothing behind."""
-    run_id = cluster.submit("parallel-2", tools=["send"])
-    run = cluster.reached(run_id, "requires_action")
-    answer = say(cluster, run.conversation_id, "hello?", "enqueue")
-    problem = answer.json()
-    assert (answer.status_code, problem["code"], problem["run_id"]) == (409, "pending_action", run_id)
-    assert [action["id"] for action in problem["pending_actions"]] == [action.id for action in run.pending_actions]
-    answer = say(cluster, run.conversation_id, "hello?", "reject")
-    assert (answer.status_code, answer.json()["code"]) == (409, "conversation_busy")
-    listed = cluster.http.get("/v1/runs", params={"conversation_id": run.conversation_id}).json()["data"]
-    assert [each["id"] for each in listed] == [run_id]
-    new = say(cluster, run.conversation_id, "never mind", "interrupt").json()["id"]
-    assert cluster.ended(new).output == "echo: never mind"
-    assert cluster.run(run_id).status == "cancelled"

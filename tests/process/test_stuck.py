@@ -27,17 +27,6 @@ def error(run: Run) -> ErrorObject:
     return run.error
 
 
-def test_the_same_call_with_the_same_result(cluster: Cluster) -> None:
-    run = cluster.ended(cluster.submit("tool-50", SAME, tools=["calculator"]))
-    found = error(run)
-    assert found["code"] == "same_result"
-    assert "calculator was called 4 times" in found["message"]
-    assert "1 + 1" not in found["message"]
-    assert found["step"] == "5"
-    assert len(cluster.model_calls(run.id)) == run.usage.model_calls == 4
-    assert nudges(cluster, run.id) == []
-
-
 def test_the_same_call_with_the_same_error_after_a_nudge(cluster: Cluster) -> None:
     run = cluster.ended(cluster.submit("tool-50", tools=["fail"]))
     found = error(run)
@@ -50,14 +39,6 @@ def test_the_same_call_with_the_same_error_after_a_nudge(cluster: Cluster) -> No
     assert [call.last_user.startswith("[Automatic note] fail") for call in calls] == [False, False, False, True]
 
 
-def test_a_nudge_that_helps(cluster: Cluster) -> None:
-    """The model server makes its own arguments once the user's words are not the last."""
-    run = cluster.ended(cluster.submit("tool-3", FAILS, tools=["calculator"]))
-    assert run.status == "completed"
-    assert len(nudges(cluster, run.id)) == 1
-    assert len(cluster.model_calls(run.id)) == 7
-
-
 def test_a_nudge_is_said_once_whatever_happens_to_the_call_it_is_said_with(cluster: Cluster) -> None:
     run = cluster.ended(cluster.submit("tool-3+503-1@1", FAILS, tools=["calculator"]))
     assert run.status == "completed"
@@ -65,14 +46,6 @@ def test_a_nudge_is_said_once_whatever_happens_to_the_call_it_is_said_with(clust
     told = [call for call in cluster.finished_calls(run.id) if call.last_user.startswith("[Automatic note]")]
     assert [call.status for call in told] == [503, 200, 200, 200, 200]
     assert {call.turn for call in told} == {2}
-
-
-def test_two_calls_that_take_each_others_place(cluster: Cluster) -> None:
-    tools = ["record_idempotent", "calculator"]
-    text = '[[args {"seconds": 0, "expression": "1 + 1"}]]'
-    run = cluster.ended(cluster.submit("tool-50+use-each", text, tools=tools))
-    assert error(run)["code"] == "alternation"
-    assert run.usage.model_calls == 6
 
 
 def test_thresholds_are_the_agents(cluster: Cluster) -> None:

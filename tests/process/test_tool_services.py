@@ -29,7 +29,6 @@ class Shop:
         self.came: list[float] = []
         self.busy = 0
         """So many requests are answered with 503 and a wait of a second."""
-        self.breaks_off = False
         self._server: ThreadingHTTPServer | None = None
 
     def open(self) -> None:
@@ -44,9 +43,6 @@ class Shop:
                     self._answer(503, {"Retry-After": "1"})
                     return
                 shop.taken[self.headers["Idempotency-Key"]] += 1
-                if shop.breaks_off:
-                    self.close_connection = True
-                    return
                 self._answer(200, {})
 
             def _answer(self, status: int, headers: dict[str, str]) -> None:
@@ -94,7 +90,7 @@ def shop(stack: Cluster, service: Shop) -> Iterator[Shop]:
     """It, open and well."""
     service.taken.clear()
     service.came.clear()
-    service.busy, service.breaks_off = 0, False
+    service.busy = 0
     service.open()
     yield service
     service.close()
@@ -151,32 +147,3 @@ def test_a_service_that_is_away_is_waited_for_and_each_call_is_taken_once(cluste
         results = [each.data for each in cluster.events(run_id) if each.type == "tool.finished"]
         assert [each["message"]["content"] for each in results] == ["ordered"] * 2
     assert list(shop.taken.values()) == [1] * 12
-
-
-def test_what_may_have_been_taken_is_not_sent_again(cluster: Cluster, shop: Shop) -> None:
-    shop.breaks_off = True
-    run_id = cluster.submit("tool-1", tools=["order"])
-    assert cluster.ended(run_id).status == "completed"
-    told = answer(cluster, run_id)
-    assert told["error"]["class"] == "connection"
-    assert told["message"]["content"].endswith("It may or may not have taken effect.")
-    assert list(shop.taken.values()) == [1]
-
-
-def test_a_tool_that_declares_nothing_is_started_once(cluster: Cluster, shop: Shop) -> None:
-    shop.close()
-    run_id = cluster.submit("tool-1", tools=["order_plainly"])
-    assert cluster.ended(run_id).status == "completed"
-    assert answer(cluster, run_id)["error"]["class"] == "connection"
-    assert [each.type for each in cluster.events(run_id)].count("run.retrying") == 0
-
-
-def test_a_call_that_waits_for_its_service_is_cancelled_at_once(cluster: Cluster, shop: Shop) -> None:
-    shop.close()
-    runs = [cluster.submit("tool-1", tools=["order"]) for _ in range(6)]
-    waiting = eventually(lambda: next((run_id for run_id in runs if waits_for(cluster, run_id) == "shop:outage"), None))
-    assert waiting is not None
-    for run_id in runs:
-        cluster.http.post(f"/v1/runs/{run_id}/cancel")
-    assert {cluster.ended(run_id).status for run_id in runs} == {"cancelled"}
-    assert not shop.taken

@@ -48,15 +48,6 @@ def test_the_api_shows_a_guests_tools_beside_the_others(remote: Cluster) -> None
     assert {"remove", "calculator", "record"} <= tools.keys()
 
 
-def test_arguments_that_do_not_fit_the_schema_are_told_to_the_model(remote: Cluster) -> None:
-    answer = _asked(remote, key=7, other=1)
-    assert answer.data["error"]["class"] == "invalid_tool_call"
-    said = answer.data["message"]["content"]
-    assert said.startswith("the arguments of look_up do not fit: ")
-    assert 'key: is not of type "string"' in said
-    assert "'other' was unexpected" in said
-
-
 @pytest.mark.parametrize(
     ("key", "error_class", "said"),
     [
@@ -75,18 +66,6 @@ def test_a_guests_failure_may_ask_for_another_try(remote: Cluster) -> None:
     remote.saw(run_id, "run.retrying", attempt=1)
     assert remote.cancel(run_id) in (200, 202)
     assert remote.ended(run_id).status == "cancelled"
-
-
-def test_a_guests_result_is_cut(remote: Cluster) -> None:
-    content = _asked(remote, key="large").data["message"]["content"]
-    assert "\n[cut: 9,970,000 of 10,000,000 characters are left out here]\n" in content
-
-
-def test_a_guests_risky_tool_waits_for_an_approval(remote: Cluster) -> None:
-    run_id = remote.submit("tool-1", tools=["remove"])
-    (action,) = remote.pending(run_id)
-    remote.approve(run_id, action.id)
-    assert json.loads(_answer(remote, run_id).data["message"]["content"]) == {"name": "remove"}
 
 
 def test_a_step_looks_for_a_worker_that_has_its_tool(remote: Cluster) -> None:

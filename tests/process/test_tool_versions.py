@@ -10,12 +10,10 @@ import pytest
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
 from tests.process.typed import palaver
-from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
 
 TOOLS = ("added", "optional", "removed", "renamed", "retyped")
-OLDER = "tests.process.older_app"
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +30,6 @@ def workers(stack: Cluster) -> Iterator[ExitStack]:
     """Workers beside it."""
     with ExitStack() as opened:
         yield opened
-
-
-def _versions(stack: Cluster, name: str) -> int:
-    """How many versions of a tool have workers."""
-    return sum(tool["name"] == name and bool(tool["workers"]) for tool in stack.http.get("/v1/tools").json()["data"])
 
 
 def _call_often(stack: Cluster) -> dict[str, list[str]]:
@@ -62,24 +55,3 @@ def test_no_call_fails_while_a_deployment_rolls(stack: Cluster, workers: ExitSta
     assert found.returncode == 1
     assert "several versions: added, optional, removed, renamed, retyped" in found.stdout
     assert "tool added: workers have several versions of it" in stack.new_log("worker")
-
-
-def test_nor_beside_tools_workers_that_know_no_digests(stack: Cluster, workers: ExitStack) -> None:
-    """They would make any call: so models are offered what these declare."""
-    workers.enter_context(one_more(stack, "tools", name="older", app=OLDER, SHOP_VERSION="1"))
-    workers.enter_context(one_more(stack, "tools", name="newer", SHOP_VERSION="2"))
-    eventually(lambda: _versions(stack, "added") == 2)
-    # It has seen the others before, and may look a moment later.
-    stack.kill("worker")
-    stack.start("worker")
-    assert _call_often(stack) == {}
-
-
-def test_nor_with_a_model_worker_that_knows_none(stack: Cluster, workers: ExitStack) -> None:
-    """A call goes to a worker whose schema its arguments fit."""
-    stack.kill("worker")
-    workers.callback(stack.start, "worker")
-    workers.enter_context(one_more(stack, "worker", name="older", app=OLDER))
-    for version in "12":
-        workers.enter_context(one_more(stack, "tools", name=f"of-{version}", SHOP_VERSION=version))
-    assert _call_often(stack) == {}

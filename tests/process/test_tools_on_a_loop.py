@@ -91,32 +91,6 @@ def test_a_call_that_its_worker_dies_in_is_never_made_again(looped: Looped) -> N
     assert len(looped.tool_starts(run_id)) == 1
 
 
-@pytest.mark.chaos
-def test_a_call_that_ends_each_worker_fails_its_run_and_the_calls_beside_it_are_done(looped: Looped) -> None:
-    """A segmentation fault takes all calls of the process along; a supervisor starts the worker again. To tell which
-    call it was takes a minute (ADR 0016); tests/contract/test_poison.py has that without the waiting."""
-    others = [looped.submit("tool-1", '[[args {"seconds": 3}]]', tools=["sleep_async"]) for _ in range(5)]
-    for run_id in others:
-        begun(looped, run_id)
-    poison = looped.submit("tool-1", tools=["poison_async"])
-
-    def has_ended() -> bool:
-        if not any(child.running for child in looped.children(looped.line)):
-            looped.start(looped.line)
-        return looped.run(poison).status.terminal
-
-    eventually(has_ended)
-    run = looped.run(poison)
-    assert run.error is not None
-    assert (run.status, run.error["class"]) == ("failed", "worker_lost")
-    assert 3 <= len(looped.tool_starts(poison)) <= 6, looped.timeline(poison)
-    if not any(child.running for child in looped.children(looped.line)):
-        looped.start(looped.line)
-    for run_id in others:
-        assert looped.ended(run_id).status == "completed"
-        assert told(looped, run_id) == [""]
-
-
 def test_a_cancel_ends_the_call_and_nothing_else(looped: Looped) -> None:
     (worker,) = looped.stack.pids(looped.line)
     beside = looped.submit("tool-1", '[[args {"seconds": 1}]]', tools=["record_async"])

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -125,45 +124,6 @@ def test_inline_calls_and_tools_are_told_where_they_are(cluster: Cluster, receiv
     said = {json.loads(each["message"]["content"])["traceparent"] for each in results}
     named = [re.fullmatch(f"00-{CALLER[0]}-(.{{16}})-01", each) for each in said]
     assert sorted(spans[each[1]].name for each in named if each) == ["execute_tool tell", "execute_tool tell_inline"]
-
-
-def test_what_a_run_waited_for_is_told_on_its_span(cluster: Cluster, receiver: Receiver) -> None:
-    run_id = cluster.submit("429-1")
-    cluster.ended(run_id)
-    waited = [name for name, _ in _trace(receiver, run_id)[0].events]
-    assert "run.retrying" in waited
-    asked = cluster.submit("tool-1", tools=["send"])
-    cluster.saw(asked, "action.required")
-    cluster.cancel(asked)
-    root = _trace(receiver, asked)[0]
-    assert {"action.required", "run.requires_action", "run.cancelling"} <= {name for name, _ in root.events}
-    assert root.attributes["palaver.run.status"] == "cancelled"
-
-
-def test_an_attempt_whose_worker_was_killed_is_told(cluster: Cluster, receiver: Receiver) -> None:
-    cluster.start("worker")
-    run_id = cluster.submit("say-30+rate-20")
-    cluster.saw(run_id, "message.delta")
-    cluster.kill("worker", cluster.holder(run_id))
-    cluster.ended(run_id)
-    root, lost, again = _trace(receiver, run_id)
-    assert (lost.failed, lost.said, lost.attributes["error.type"]) == (True, "worker lost", "worker_lost")
-    assert (again.failed, again.attributes["palaver.attempt"]) == (False, 2)
-    assert "step.lost" in [name for name, _ in root.events]
-
-
-def test_runs_that_no_worker_ends_have_their_trace(cluster: Cluster, receiver: Receiver) -> None:
-    """The API ends one that is cancelled before it begins, a sweeper one that is late."""
-    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    waiting = cluster.submit("echo", start_after=later)
-    cluster.cancel(waiting)
-    late = cluster.submit("hang", deadline=(datetime.now(UTC) + timedelta(seconds=1)).isoformat())
-    assert cluster.ended(late).status == "expired"
-    (alone,) = _trace(receiver, waiting)
-    assert alone.attributes["palaver.run.status"] == "cancelled"
-    root, attempt = _trace(receiver, late)
-    assert root.attributes["palaver.run.status"] == "expired"
-    assert attempt.attributes["palaver.outcome"] in ("run_ended", "retry"), "who was faster"
 
 
 def test_a_collector_that_is_away_holds_nothing_up(cluster: Cluster, receiver: Receiver) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import web
 
-from palaver.store.redis import fleet_keys, keys
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
 from tests.process.relay import Relay
@@ -53,13 +52,6 @@ def keyed(_keyed: Cluster) -> Cluster:
     """The same with one worker of each kind."""
     _keyed.heal()
     return _keyed
-
-
-_LONG_AGO = """
-local step = cjson.decode(redis.call('HGET', KEYS[1], '1'))
-step.lacking_since = 1
-redis.call('HSET', KEYS[1], '1', cjson.encode(step))
-"""
 
 
 def _without_it(cluster: Cluster) -> str:
@@ -163,23 +155,3 @@ def test_what_no_worker_has_is_waited_for_and_said(keyed: Cluster, lacked: str, 
         assert keyed.ended(run_id).status == "completed"
     assert _lacked(keyed) == []
     assert not any(event.type == "run.retrying" for event in keyed.events(run_id))
-
-
-def test_after_an_hour_without_a_worker_the_run_fails_and_says_what_was_lacked(keyed: Cluster) -> None:
-    keyed.kill("worker")
-    with one_more(keyed, "worker", KEYED_KEY=""):
-        run_id = keyed.submit("keyed/echo")
-        keyed.saw(run_id, "run.waiting", reason="no_worker")
-        _an_hour_passes(keyed, run_id)
-        run = keyed.ended(run_id)
-        assert run.status == "failed"
-        assert run.error is not None
-        assert (run.error["class"], run.error["user_action"]) == ("no_worker", "settings")
-        assert "the key of the provider 'keyed', in the variable KEYED_KEY" in run.error["message"]
-
-
-def _an_hour_passes(cluster: Cluster, run_id: str) -> None:
-    """For what the store knows of the providers, and of how long the run's step has waited."""
-    with cluster.redis() as server:
-        server.zrem(fleet_keys.WORKER_PROVIDERS, "keyed")
-        server.eval(_LONG_AGO, 1, keys.steps(run_id))
