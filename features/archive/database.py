@@ -1,0 +1,161 @@
+"""The database of an archive: a PostgreSQL, or a file of SQLite.
+
+What speaks to it is imported with the first `Database`, and needs the extra ``palaver[archive]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Self
+
+from palaver.errors import ConfigurationError
+
+from .records import ArchivedConversation, ArchivedEntry, ArchivedRun, ArchivedVersions
+
+if TYPE_CHECKING:
+    from .connections import Connections
+
+PAGE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of entries that are read at once."""
+
+
+class Database:
+    """The database of an archive.
+
+    What its methods raise: `ArchiveAway` where it is not there or does not answer in time, `ArchiveRefused` for what it
+    does not take, ConfigurationError where it lacks the tables of this version or the rights. Then nothing was written;
+    or, where the connection broke, all or nothing was. To do it again does no harm.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def __repr__(self) -> str:
+        return f"<Database {self._connections.where}>"
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Return the database of a URL: ``postgresql://…`` as libpq reads it, ``sqlite:///relative`` or
+        ``sqlite:////absolute``. It is not connected to yet.
+
+        Raises:
+            ConfigurationError: the URL is another one, or the extra is not installed.
+        """
+        try:
+            from .connections import connections_of
+
+            return cls(connections_of(url))
+        except ModuleNotFoundError as missing:
+            raise ConfigurationError(
+                f"an archive needs {missing.name}, which is not installed: pip install 'palaver[archive]'"
+            ) from None
+
+    async def migrate(self) -> None:
+        """Bring the schema to the newest revision. Several processes may do so at once.
+
+        Raises:
+            ConfigurationError: the schema is newer than this code, or the database cannot have it.
+        """
+        from .schema import migrate
+
+        await migrate(self._connections)
+
+    async def revision(self) -> str | None:
+        """Return the revision of the schema; None if there is none yet."""
+        from .schema import revision
+
+        return await revision(self._connections)
+
+    async def versions(self, ids: Sequence[str]) -> ArchivedVersions:
+        """Look up the state of conversations in the archive, before they are read from Redis to be written."""
+        from .writing import versions
+
+        async with self._connections.reading() as connection:
+            return await versions(connection, ids)
+
+    async def write(self, conversations: Sequence[ArchivedConversation], since: ArchivedVersions | None = None) -> None:
+        """Write conversations, all or none. Of each the entries behind its position are replaced, and the runs that are
+        given. The same again changes nothing that is read.
+
+        Raises:
+            ArchiveOvertaken: one of them was written or deleted after ``since``.
+        """
+        from .writing import write
+
+        if conversations:
+            async with self._connections.writing() as connection:
+                await write(connection, conversations, since)
+
+    async def forget_conversations(self, ids: Iterable[str]) -> None:
+        """Delete conversations, with their runs and entries."""
+        from .writing import forget_conversations
+
+        async with self._connections.writing() as connection:
+            await forget_conversations(connection, ids)
+
+    async def forget_runs(self, ids: Iterable[str]) -> None:
+        """Delete runs, and their entries in the logs of their conversations."""
+        from .writing import forget_runs
+
+        async with self._connections.writing() as connection:
+            await forget_runs(connection, ids)
+
+    async def forget_entries_not_in(self, conversation_id: str, positions: Iterable[int], through: int) -> int:
+        """Delete the entries of a conversation up to the position ``through`` that are not at these positions. Return
+        how many they were."""
+        from .writing import forget_entries_not_in
+
+        async with self._connections.writing() as connection:
+            return await forget_entries_not_in(connection, conversation_id, positions, through)
+
+    async def forget_tenant(self, tag: str, limit: int) -> dict[str, int]:
+        """Delete up to ``limit`` rows of a tenant. Return how many of each table, by name: 0 of all once nothing is
+        left."""
+        from .writing import forget_tenant
+
+        async with self._connections.writing() as connection:
+            return await forget_tenant(connection, tag, limit)
+
+    async def conversation_of(self, run_id: str) -> str | None:
+        """Return the id of the conversation of a run; None if the run is not here."""
+        from .reading import conversation_of
+
+        async with self._connections.reading() as connection:
+            return await conversation_of(connection, run_id)
+
+    async def conversation(self, conversation_id: str) -> tuple[Mapping[str, str], Sequence[ArchivedRun]] | None:
+        """Return the fields of a conversation and its runs, the oldest first; None if it is not here."""
+        from .reading import conversation, runs
+
+        async with self._connections.reading() as connection:
+            fields = await conversation(connection, conversation_id)
+            return None if fields is None else (fields, await runs(connection, conversation_id))
+
+    async def runs(self, conversation_id: str) -> Sequence[ArchivedRun]:
+        """Return the runs of a conversation, the oldest first."""
+        from .reading import runs
+
+        async with self._connections.reading() as connection:
+            return await runs(connection, conversation_id)
+
+    async def entries(
+        self, conversation_id: str, after: int, limit: int, *, most_bytes: int = PAGE_BYTES
+    ) -> Sequence[ArchivedEntry]:
+        """Return the next entries of a conversation behind a position: as many as there are within both limits, and at
+        least one of any size."""
+        from .reading import entries
+
+        async with self._connections.reading() as connection:
+            return await entries(connection, conversation_id, after, limit, most_bytes)
+
+    async def size(self) -> Mapping[str, int]:
+        """Return the rows of each table, by name, and ``bytes``, those of all tables. Of a large table on PostgreSQL
+        the rows are its own estimate."""
+        from .reading import size
+
+        async with self._connections.reading() as connection:
+            return await size(connection)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._connections.close()

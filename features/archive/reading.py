@@ -1,0 +1,77 @@
+"""Statements that read the archive, each within the transaction of its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import Table, func, or_, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from .records import ArchivedEntry, ArchivedRun
+from .rows import entry_of, fields_of, run_of
+from .tables import CONVERSATIONS, ENTRIES, KEPT, RUNS, SCHEMA
+
+_READ_BACK: Final = tuple(
+    ENTRIES.c[name] for name in ("position", "type", "at", "run_id", "seq", "data", "opaque", "exact")
+)
+_COUNTED: Final = 100_000
+"""Rows of a table beyond which PostgreSQL's own estimate is taken: to count them takes longer the more there are."""
+_ESTIMATES: Final = text(
+    "SELECT relname, reltuples::bigint AS rows, pg_total_relation_size(oid) AS bytes FROM pg_class"
+    " WHERE relnamespace = CAST(:schema AS regnamespace) AND relkind IN ('r', 'p')"
+)
+
+
+async def conversation_of(connection: AsyncConnection, run_id: str) -> str | None:
+    """Return the id of the conversation of a run."""
+    found = await connection.execute(select(RUNS.c.conversation_id).where(RUNS.c.id == run_id))
+    return found.scalar_one_or_none()
+
+
+async def conversation(connection: AsyncConnection, conversation_id: str) -> Mapping[str, str] | None:
+    """Return the fields of a conversation."""
+    found = await connection.execute(select(CONVERSATIONS.c.record).where(CONVERSATIONS.c.id == conversation_id))
+    record = found.scalar_one_or_none()
+    return None if record is None else fields_of(record)
+
+
+async def runs(connection: AsyncConnection, conversation_id: str) -> Sequence[ArchivedRun]:
+    """Return the runs of a conversation, the oldest first."""
+    own = select(RUNS.c.id, RUNS.c.record).where(RUNS.c.conversation_id == conversation_id)
+    return [run_of(row) for row in await connection.execute(own.order_by(RUNS.c.created_at, RUNS.c.id))]
+
+
+async def entries(
+    connection: AsyncConnection, conversation_id: str, after: int, limit: int, most_bytes: int
+) -> Sequence[ArchivedEntry]:
+    """Return the next entries behind a position: as many as there are within both limits, and at least one of any
+    size."""
+    total = func.sum(ENTRIES.c.bytes).over(order_by=ENTRIES.c.position)
+    first = func.row_number().over(order_by=ENTRIES.c.position)
+    page = (
+        select(*_READ_BACK, total.label("total"), first.label("place"))
+        .where(ENTRIES.c.conversation_id == conversation_id, ENTRIES.c.position > after)
+        .order_by(ENTRIES.c.position)
+        .limit(limit)
+        .subquery()
+    )
+    within = select(page).where(or_(page.c.total <= most_bytes, page.c.place == 1)).order_by(page.c.position)
+    return [entry_of(row) for row in await connection.execute(within)]
+
+
+async def size(connection: AsyncConnection) -> Mapping[str, int]:
+    """Return the rows of each table, and ``bytes``, those of all tables with their indexes."""
+    if connection.dialect.name != "postgresql":
+        pages = await connection.execute(text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"))
+        return {**{table.name: await _count(connection, table) for table in KEPT}, "bytes": pages.scalar_one()}
+    known = {row.relname: row for row in await connection.execute(_ESTIMATES, {"schema": SCHEMA})}
+    sizes = {name: known[name].rows for name in (table.name for table in KEPT)}
+    for table in KEPT:
+        if sizes[table.name] < _COUNTED:
+            sizes[table.name] = await _count(connection, table)
+    return {**sizes, "bytes": sum(row.bytes for row in known.values())}
+
+
+async def _count(connection: AsyncConnection, table: Table) -> int:
+    return (await connection.execute(select(func.count()).select_from(table))).scalar_one()

@@ -1,0 +1,176 @@
+"""The tables of the archive, as SQLAlchemy knows them. The migrations make them.
+
+On PostgreSQL they are in the schema ``palaver``, beside what else the database has; a file of SQLite has no schemas.
+Each row says its ``tenant``: its tag, or ``default``. Times are UTC; SQLite has them as text, such as
+``2026-11-29T16:04:05.123Z``. Costs are US dollars, NULL where the price of a call was unknown.
+
+    conversations    a conversation: its newest state, sums over its runs, and ``record``, the exact hash
+    runs             a run: status, times, usage, error, and ``record``, the exact hash
+    entries          the log of a conversation: a row for each event that is kept, by position. ``data`` and ``opaque``
+                     are the exact texts; ``readable`` is there where ``data`` is no JSON that databases read, ``exact``
+                     where an entry has other fields than the columns say
+    counters         numbers of the archive itself
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Numeric,
+    String,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+SCHEMA: Final = "palaver"
+METADATA: Final = MetaData(schema=SCHEMA)
+_NANODOLLARS: Final = -9
+
+
+class Moment(TypeDecorator[datetime]):
+    """A time, in UTC and to the millisecond."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """A text on SQLite."""
+        return dialect.type_descriptor(String(24) if dialect.name == "sqlite" else DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        """The value for the driver."""
+        if value is None or dialect.name != "sqlite":
+            return value
+        return f"{value.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        """The value of the driver."""
+        if value is None:
+            return None
+        return (datetime.fromisoformat(value) if dialect.name == "sqlite" else value).astimezone(UTC)
+
+
+class Dollars(TypeDecorator[int]):
+    """US dollars, written and read as whole nanodollars."""
+
+    impl = Numeric(20, 9)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """A floating point number on SQLite, which has no other."""
+        return dialect.type_descriptor(Float() if dialect.name == "sqlite" else Numeric(20, 9))
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> Any:
+        """The value for the driver."""
+        if value is None:
+            return None
+        dollars = Decimal(value).scaleb(_NANODOLLARS)
+        return float(dollars) if dialect.name == "sqlite" else dollars
+
+
+_DOCUMENT: Final = JSON().with_variant(JSONB(), "postgresql")
+_NUMBER: Final = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _usage() -> tuple[Column[Any], ...]:
+    names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
+    counts = ("model_calls", "tool_calls")
+    return (*(Column(name, _NUMBER) for name in (*names, *counts)), Column("cost_usd", Dollars))
+
+
+def _described() -> tuple[Column[Any], ...]:
+    """The columns that end a row: what the user says of it, and its record."""
+    return (
+        Column("metadata", _DOCUMENT, nullable=False),
+        Column("tags", _DOCUMENT, nullable=False),
+        Column("record", Text, nullable=False),
+    )
+
+
+CONVERSATIONS: Final = Table(
+    "conversations",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("title", Text),
+    Column("agent", Text),
+    Column("agent_version", _NUMBER),
+    Column("created_at", Moment),
+    Column("updated_at", Moment),
+    Column("entries", _NUMBER),
+    Column("last_run_id", Text),
+    Column("last_status", Text),
+    Column("last_stop_reason", Text),
+    Column("forked_from", Text),
+    *_usage(),
+    *_described(),
+    Column("version", _NUMBER, nullable=False),
+    Index("conversations_of_tenant", "tenant", "updated_at", "id"),
+)
+"""``version`` counts how often it was written."""
+
+RUNS: Final = Table(
+    "runs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("conversation_id", Text, ForeignKey(CONVERSATIONS.c.id, ondelete="CASCADE"), nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("status", Text),
+    Column("stop_reason", Text),
+    Column("agent", Text),
+    Column("agent_version", _NUMBER),
+    Column("model", Text),
+    Column("submitted_by", Text),
+    Column("input_preview", Text),
+    Column("error_class", Text),
+    Column("error_code", Text),
+    Column("error_message", Text),
+    Column("created_at", Moment),
+    Column("started_at", Moment),
+    Column("ended_at", Moment),
+    Column("parent_run_id", Text),
+    Column("retried_from", Text),
+    *_usage(),
+    *_described(),
+    Index("runs_of_conversation", "conversation_id"),
+    Index("runs_of_tenant", "tenant", "created_at", "id"),
+)
+
+ENTRIES: Final = Table(
+    "entries",
+    METADATA,
+    Column("conversation_id", Text, ForeignKey(CONVERSATIONS.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("position", _NUMBER, primary_key=True, autoincrement=False),
+    Column("tenant", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("at", Moment),
+    Column("run_id", Text),
+    Column("seq", _NUMBER),
+    Column("data", Text, nullable=False),
+    Column("opaque", Text),
+    Column("readable", Text),
+    Column("bytes", _NUMBER, nullable=False),
+    Column("exact", Text),
+)
+
+COUNTERS: Final = Table(
+    "counters", METADATA, Column("name", Text, primary_key=True), Column("value", _NUMBER, nullable=False)
+)
+
+KEPT: Final = (ENTRIES, RUNS, CONVERSATIONS)
+"""The tables with what was said, in the order in which rows are deleted."""
