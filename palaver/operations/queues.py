@@ -26,7 +26,9 @@ class QueueWorker(DataModel):
 
     id: str
     in_flight: int
+    """Its steps of this queue."""
     capacity: int
+    """Its places; one that takes from several queues has them for all."""
     draining: bool
     lacks: tuple[str, ...]
     """The capabilities that its own settings name and that it lacks: `key:VARIABLE` of a provider, or
@@ -177,7 +179,7 @@ async def read_queues(backend: Backend) -> list[QueueState]:
         mine = [
             QueueWorker(
                 id=worker.id,
-                in_flight=worker.in_flight,
+                in_flight=worker.in_flight_of(name),
                 capacity=worker.capacity,
                 draining=worker.draining,
                 lacks=worker.lacks,
@@ -191,7 +193,7 @@ async def read_queues(backend: Backend) -> list[QueueState]:
                 ready=ready,
                 oldest_ready_seconds=round(max(oldest, 0.0), 3),
                 # What a refused one has begun it may still end.
-                running=sum(worker.in_flight for worker in workers if name in worker.queues),
+                running=sum(worker.in_flight_of(name) for worker in workers if name in worker.queues),
                 workers=mine,
                 refused=_refused(workers, name),
                 tenants=turns[name],

@@ -15,7 +15,7 @@ from palaver.schemas.opaque import Opaque
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.durations import Seconds
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.step_kinds import TOOL, StepKind, kind_of, queue_in_broker
+from palaver.vocabulary.step_kinds import MODEL, TOOL, StepKind, kind_of, queue_in_broker
 
 
 class Delivery(NamedTuple):
@@ -211,6 +211,8 @@ class OfferedPlace(NamedTuple):
     """The time at which the entry there was written: ms since the epoch, by Redis's clock."""
     room: int = 0
     """Steps that the worker could claim besides: so many that are ready need not wait for this place."""
+    queues: str = MODEL.queue
+    """The queues that the worker takes from, with spaces between them: what waits in any of them comes first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,13 +38,10 @@ MUTANTS: Final = by_name(
     _mutant(
         "a step in place that no due time ends", _LEASE, "redis.call('ZADD', DUE, NOW + lease_ms, member(name))", ""
     ),
-    _mutant("who waits is passed by", _IN_PLACE, " and not others_wait(step.queue, room)", ""),
-    _mutant("who has room for all lets nobody go on", _IN_PLACE, "NOW - ON_ITS_WAY) > room", "NOW - ON_ITS_WAY) > 0"),
+    _mutant("who waits is passed by", _IN_PLACE, " and not others_wait()", ""),
+    _mutant("who has room for all lets nobody go on", _IN_PLACE, "return waiting > room", "return waiting > 0"),
     _mutant(
-        "who has room for one thinks it is for all",
-        _IN_PLACE,
-        "NOW - ON_ITS_WAY) > room",
-        "NOW - ON_ITS_WAY) > 2 * room",
+        "who has room for one thinks it is for all", _IN_PLACE, "return waiting > room", "return waiting > 2 * room"
     ),
     _mutant(
         "a lost answer that hands out another's lease",
@@ -112,7 +109,13 @@ MUTANTS: Final = by_name(
         "{ name, step.fence - 1 }\n  return",
         _CALLS,
     ),
-    _mutant("a call that is begun without its tool", _IN_PLACE, "not at_hand[name] or not takes", "not takes", _CALLS),
+    _mutant(
+        "a call that is begun without its tool",
+        _IN_PLACE,
+        "not at_hand[name] or not may_begin",
+        "not may_begin",
+        _CALLS,
+    ),
     _mutant(
         "a call that is begun and delivered",
         _IN_PLACE,
@@ -121,7 +124,28 @@ MUTANTS: Final = by_name(
         _CALLS,
     ),
     _mutant("calls that take no places", _IN_PLACE, "  room = room - 1\n", "", _CALLS),
-    _mutant("a call that passes others by", _IN_PLACE, " and not others_wait(step.queue, room)", "", _CALLS),
+    _mutant("a call that passes others by", _IN_PLACE, " and not others_wait()", "", _CALLS),
+    _mutant(
+        "a call that passes steps of models by",
+        _IN_PLACE,
+        "in string.gmatch(place.queues, '%S+')",
+        "in string.gmatch('tools', '%S+')",
+        _CALLS,
+    ),
+    _mutant(
+        "a model's step that passes calls by",
+        _IN_PLACE,
+        "in string.gmatch(place.queues, '%S+')",
+        "in string.gmatch('model', '%S+')",
+        _CALLS,
+    ),
+    _mutant(
+        "one kind of step that comes first always",
+        "workers/broker/reading.py",
+        "        self._let_others_come(queue)\n",
+        "",
+        "tests/contract/test_reading.py",
+    ),
     _mutant("a call beyond the cap of its tenant", _IN_PLACE, " and not is_at_cap(OWNER)", "", _CALLS),
     _mutant("a call that is not counted as in flight", _IN_PLACE, "  fly(OWNER, ID, name, 1)\n", "", _CALLS),
     _mutant(

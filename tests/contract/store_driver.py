@@ -151,7 +151,8 @@ class StoreDriver:
     ) -> OfferedPlace:
         """What a worker offers with its verdict that would go on with the run of ``lease``."""
         at = await self.redis.xrange(keys.log(lease.conversation_id), f"{known}-0", f"{known}-0") if known else ()
-        return OfferedPlace(worker, nonce or f"n{next(self._nonces)}", 30.0, known, int(at[0][1][b"at"]) if at else 0)
+        position_at = int(at[0][1][b"at"]) if at else 0
+        return OfferedPlace(worker, nonce or f"n{next(self._nonces)}", 30.0, known, position_at, queues="model tools")
 
     async def ask(self, lease: Lease, *ids: str, **how: Any) -> list[Delivery]:
         """The model asks for tools, as ``calls`` has them: the deliveries of those that begin at once."""

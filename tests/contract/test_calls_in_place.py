@@ -14,10 +14,13 @@ from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Lease, LogTail, Renewal, Settled, Stray
 from palaver.steps.verdicts import Continue
 from palaver.store.redis import keys
+from palaver.store.redis.reach import Reach, within
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from palaver.vocabulary.step_kinds import TOOL
 from tests.contract.store_driver import PAUSE, StoreDriver, calls
 from tests.contract.test_in_place import go_on, scores
+
+CAPPED = "k7m2qx"
 
 
 async def begun(driver: StoreDriver, lease: Lease, *ids: str, worker: str = "w1", **how: Any) -> tuple[Lease, ...]:
@@ -185,6 +188,28 @@ async def test_no_call_is_begun_while_another_waits_in_its_queue(driver: StoreDr
     assert f"{model.run_id}/1/a" in await scores(driver, keys.held_back(model.run_id[4:6], "tools"))
     _, model = await driver.begin()
     assert await begun(driver, model, "b", room=1)
+
+
+@pytest.mark.parametrize("waits", ["model", "tools"])
+async def test_neither_kind_of_step_passes_the_other_by(driver: StoreDriver, waits: str) -> None:
+    """Of a worker that does both, a step of either kind may wait for the place that a run would go on in."""
+    (call,) = await begun(driver, (await driver.begin())[1], "a")
+    _, other = await driver.begin()
+    (waiting,) = (await driver.submit()).deliveries if waits == "model" else await driver.ask(other, "x")
+    await driver.redis.zadd(keys.ready(waiting.run_id[4:6], waits), {f"{waiting.run_id}/{waiting.step}": 1})
+    settled = await asked(driver, (await driver.begin())[1], "a", "b", room=1)
+    assert [each.step for each in settled.following] == ["1/a"]
+    assert not (await answered(driver, call)).following
+    assert not (await asked(driver, (await driver.begin())[1], "a", room=0)).following
+
+
+async def test_what_waits_for_the_cap_of_its_tenant_holds_nobody_up(driver: StoreDriver) -> None:
+    with within(Reach(CAPPED)):
+        await driver.store.caps.change(CAPPED, CapsChange(max_in_flight=1))
+        first, held = await driver.submit(), await driver.submit()
+        await driver.claim(first.deliveries[0])
+    await driver.redis.zadd(keys.held_back(held.run_id[4:6], "model"), {f"{held.run_id}/1": 1})
+    await begun(driver, (await driver.begin())[1], "a")
 
 
 async def test_a_tenant_at_its_cap_begins_none(driver: StoreDriver) -> None:

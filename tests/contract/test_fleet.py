@@ -12,7 +12,8 @@ REPORT = WorkerReport(id="w1", queues=("model",), in_flight=3, capacity=500, dra
 
 
 async def test_workers_report_and_leave(driver: StoreDriver) -> None:
-    other = WorkerReport(id="w2", queues=("tools",), in_flight=0, capacity=2, draining=True)
+    both = ("model", "tools")
+    other = WorkerReport(id="w2", queues=both, in_flight=3, capacity=9, draining=True, by_queue=(1, 2))
     for report in (REPORT, other, REPORT):
         await driver.store.fleet.report(report)
     assert sorted(await driver.store.fleet.workers(), key=lambda worker: worker.id) == [REPORT, other]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -10,7 +12,7 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.schemas.models import Run
+from palaver.schemas.models import Run, ToolCall
 from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Delivery, Lease, Settled, Stray
 from palaver.steps.wire import delivery_in, in_redis
@@ -19,10 +21,12 @@ from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import fleet_keys, keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.tenants.tenants import Tenant
+from palaver.tools import tool
 from palaver.vocabulary.lifecycle import RunStatus, StepState
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import AT_ONCE, QUEUES, WINDOW
 from tests.contract.store_driver import OWN, PAUSE, RESUME, StoreDriver, approve, calls
+from tests.contract.tool_worker import tool_worker
 from tests.redis_cluster import ON_CLUSTER
 from workers.broker.reading import let_in
 
@@ -304,6 +308,38 @@ async def test_queues_are_known_by_their_workers(driver: StoreDriver) -> None:
     await fleet.report(WorkerReport("w2", ("big",), 0, 1, draining=True))
     await fleet.report(WorkerReport("w3", ("big",), 0, 1, draining=False, refused=("eval",)))
     assert await fleet.taken_from() == {OWN, "tools"}
+
+
+@tool(queue=OWN)
+async def at_the_gpu() -> str:
+    """For workers with one."""
+    return "42"
+
+
+@tool
+async def anywhere() -> str:
+    """For all workers."""
+    return "42"
+
+
+async def test_a_worker_counts_its_steps_by_queue(
+    store: Store, redis: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool that names another queue by now counts for one that the worker has."""
+    queues, asked = ("tools", OWN), (("anywhere", None), ("at_the_gpu", OWN), ("at_the_gpu", "tools"), ("gone", OWN))
+    async with (
+        tool_worker(store, redis, settings, monkeypatch, at_the_gpu, anywhere, queues=queues) as worker,
+        AsyncExitStack() as steps,
+    ):
+        for name, queue in asked:
+            run_id, (delivery,) = await worker.driver.turn("c1", queue=queue)
+            active = steps.enter_context(worker.runtime.working_on(run_id, delivery.step))
+            active.lease = replace(await worker.driver.claim(delivery), call=ToolCall(id="c1", name=name))
+        steps.enter_context(worker.runtime.working_on("run_00" + "1" * 26, "1/c1"))
+        await worker.runtime.report()
+        (report,) = await store.fleet.workers()
+    assert (report.queues, report.in_flight, report.by_queue) == (queues, 4, (2, 2))
+    assert [report.in_flight_of(queue) for queue in queues] == [2, 2]
 
 
 async def test_no_more_queues_than_the_limit_says(driver: StoreDriver) -> None:

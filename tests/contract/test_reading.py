@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -16,7 +16,7 @@ from features.stack.redis_server import RedisServer
 from palaver.delivery.deliveries import transport_options
 from palaver.steps.leases import Delivery
 from palaver.steps.wire import in_redis
-from palaver.vocabulary.step_kinds import MODEL, RECOVERED
+from palaver.vocabulary.step_kinds import MODEL, RECOVERED, TOOL
 from tests.waiting import eventually
 from workers.broker.reading import ConsumerTransport
 
@@ -29,13 +29,14 @@ class Reader:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.queues: Sequence[str] = QUEUES
         self._channel: Any = connection.channel()
         self.kept: list[Any] = []
 
     def begin(self, places: int) -> None:
-        """Read both queues, with room for so many deliveries."""
+        """Read its queues, with room for so many deliveries."""
         self._channel.basic_qos(0, places, False)
-        for queue in QUEUES:
+        for queue in self.queues:
             self._channel.basic_consume(queue, no_ack=False, callback=self.kept.append, consumer_tag=queue)
 
     def read(self, within: float = 10) -> int:
@@ -51,7 +52,7 @@ class Reader:
 
     def leave(self) -> None:
         """Consume no more, and close."""
-        for queue in QUEUES:
+        for queue in self.queues:
             self._channel.basic_cancel(queue)
         self._channel.close()
 
@@ -121,6 +122,18 @@ def test_what_was_recovered_comes_first(reader: Reader, send: Callable[..., None
     reader.begin(places=80)
     assert [reader.read(), reader.read()] == [3, 3]
     assert numbers(reader) == [3, 4, 5, 0, 1, 2]
+
+
+def test_models_and_tools_come_in_turns(reader: Reader, send: Callable[..., None]) -> None:
+    """However much of a kind waits, the other kind comes next; those of one kind come in the order of its queues."""
+    reader.queues = (*QUEUES, "tools.gpu", TOOL.queue)
+    send(range(4))
+    send(range(4, 6), MODEL.queue + RECOVERED)
+    send(range(6, 8), TOOL.queue)
+    send(range(8, 10), "tools.gpu")
+    reader.begin(places=15)
+    assert [reader.read() for _ in range(10)] == [1] * 10
+    assert numbers(reader) == [4, 8, 5, 9, 0, 6, 1, 7, 2, 3]
 
 
 def test_what_is_no_message_is_left_out_and_the_others_come(

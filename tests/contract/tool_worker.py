@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -73,14 +73,17 @@ class ToolWorker:
 
 @asynccontextmanager
 async def tool_worker(
-    store: Store, redis: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch, *tools: Tool
+    store: Store,
+    redis: Any,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    *tools: Tool,
+    queues: Sequence[str] = (TOOL.queue,),
 ) -> AsyncIterator[ToolWorker]:
-    """One that has these tools."""
+    """One that has these tools, and takes from these queues."""
     monkeypatch.setattr(Store, "connect", lambda *_, **__: store)
     able = Capabilities(Toolbox([Functions(tools)]), {})
-    runtime = Runtime(
-        settings, Histograms(TOOL, places=0), queues=[TOOL.queue], node="t", capacity=1, capabilities=able
-    )
+    runtime = Runtime(settings, Histograms(TOOL, places=0), queues=queues, node="t", capacity=1, capabilities=able)
     try:
         yield ToolWorker(StoreDriver(store, redis), runtime)
     finally:

@@ -57,6 +57,11 @@ def both(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
+def running(cluster: Cluster) -> dict[str, int]:
+    """The steps of each queue that workers say they have."""
+    return {each["name"]: each["running"] for each in cluster.http.get("/v1/queues").json()["data"]}
+
+
 def test_calls_in_place_and_calls_by_delivery_are_no_more_than_its_places(tmp_path: Path) -> None:
     """Ten calls of a turn in a worker of four places: it begins four with the model's step, and is sent the others."""
     commands = {**COMMANDS, "worker": (*COMMANDS["worker"], "--tools", "-c", "4")}
@@ -66,6 +71,7 @@ def test_calls_in_place_and_calls_by_delivery_are_no_more_than_its_places(tmp_pa
         gate = four.gate()
         run_id = four.submit("parallel-10", gate.text, tools=["record_async"])
         eventually(lambda: len(four.tool_starts(run_id)) >= 4)
+        eventually(lambda: running(four) == {"model": 0, "tools": 4})
         gate.open()
         assert four.ended(run_id).status == "completed"
         now = most = 0

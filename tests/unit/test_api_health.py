@@ -156,6 +156,21 @@ async def test_a_queue_that_nobody_knows_has_nothing() -> None:
         assert {each["name"]: len(each["workers"]) for each in states} == {"model": 0, "tools": 1, "gpu": 1}
 
 
+async def test_a_worker_of_both_kinds_counts_for_each_queue_what_is_of_it() -> None:
+    async with world() as api:
+        both = WorkerReport("w-1", ("model", "tools"), in_flight=5, capacity=50, draining=False, by_queue=(3, 2))
+        older = WorkerReport("w-2", ("model", "tools"), in_flight=1, capacity=50, draining=False)
+        for each in (both, older):
+            await api.store.fleet.report(each)
+        states = (await api.client.get("/v1/queues")).json()["data"]
+        assert {state["name"]: state["running"] for state in states} == {"model": 4, "tools": 3}
+        in_flight = {state["name"]: {each["id"]: each["in_flight"] for each in state["workers"]} for state in states}
+        assert in_flight == {"model": {"w-1": 3, "w-2": 1}, "tools": {"w-1": 2, "w-2": 1}}
+        metrics = (await api.client.get("/metrics")).text
+    assert 'palaver_queue_running{queue="model"} 4' in metrics
+    assert 'palaver_queue_running{queue="tools"} 3' in metrics
+
+
 @pytest.mark.parametrize("query", ["queue=No_queue", "format=xml"])
 async def test_a_scaler_must_say_what_it_wants(query: str) -> None:
     async with world() as api:

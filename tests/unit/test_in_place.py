@@ -62,7 +62,7 @@ class World:
     def __init__(self, **settings: Any) -> None:
         self.active: set[ActiveStep] = set()
         self.pool = Pool()
-        self.in_place = InPlace(Settings(**settings), "w1", 4, self.active)
+        self.in_place = InPlace(Settings(**settings), "w1", 4, self.active, ("model", "tools"))
         self.in_place.pool = self.pool
         self.known = CachedConversation(CHAT_COMPLETIONS)
         self.known.position, self.known.position_at = 7, 1234
@@ -103,7 +103,7 @@ def lease(step: str) -> Lease:
 def test_a_place_says_whose_it_is_and_what_is_known_there() -> None:
     world = World()
     place, other = world.place(world.step()), world.place(world.step())
-    assert (place.worker, place.known, place.known_at) == ("w1", 7, 1234)
+    assert (place.worker, place.known, place.known_at, place.queues) == ("w1", 7, 1234, "model tools")
     assert place.nonce != other.nonce
 
 

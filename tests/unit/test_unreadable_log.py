@@ -80,7 +80,7 @@ async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: py
         histograms=SimpleNamespace(settled=lambda *_: None),
         working_on=working_on,
         follow_up=follow_up,
-        in_place=InPlace(Settings(), "w1", 1, set()),
+        in_place=InPlace(Settings(), "w1", 1, set(), ("model",)),
     )
     settled: list[Verdict] = []
 

@@ -31,7 +31,7 @@ from kombu.transport import redis
 from palaver.delivery import deliveries
 from palaver.steps.wire import CONTENT_ENCODING, CONTENT_TYPE
 from palaver.vocabulary.limits import count_exceeded, limit_of
-from palaver.vocabulary.step_kinds import queue_in_broker
+from palaver.vocabulary.step_kinds import StepKind, kind_of, queue_in_broker
 
 log = logging.getLogger("palaver.workers.broker.reading")
 
@@ -122,6 +122,10 @@ def _anew(message: Any, queue: str | None) -> dict[str, Any]:
     }
 
 
+def _kind_of(queue: str) -> StepKind:
+    return kind_of(queue_in_broker(queue) or queue)
+
+
 def _kind(queue: str) -> str:
     """A name for the log: queues of Celery's own have names with ids, or any other name."""
     return queue if queue_in_broker(queue) is not None else "a queue of Celery's"
@@ -182,12 +186,19 @@ class ConsumerChannel(deliveries.Channel):
             self._flush_brpop_reauth()  # type: ignore[no-untyped-call]
         name, raws = answer or (b"", ())
         queue = name.decode(errors="replace")
+        self._let_others_come(queue)
         messages = [message for raw in raws if (message := let_in(raw, queue)) is not None]
         if not messages:
             raise Empty
         for message in messages:
             self.connection._deliver(message, queue)
         return True
+
+    def _let_others_come(self, queue: str) -> None:
+        """Read the queues of other kinds of steps before those of this one's: in the same order always, one kind that
+        has something at each moment would keep the others from a worker of several."""
+        kind, cycle = _kind_of(queue), self._queue_cycle
+        cycle.update(sorted(cycle.items, key=lambda name: _kind_of(name) is kind))
 
     def _at_once(self) -> int:
         """Return how many deliveries to ask for, at most: there is room for them, and other workers get their share."""

@@ -75,7 +75,7 @@ def broker_settings(url: str) -> dict[str, Any]:
 def consume_recovered_first(instance: Any, **_: Any) -> None:
     """Receiver for Celery's `celeryd_after_setup`: each queue Q it reads comes after Q.recovered.
 
-    Redis reads them in this order, strictly (`queue_order_strategy`); RabbitMQ has priorities within Q instead.
+    Redis reads those of a kind of steps in this order, strictly; RabbitMQ has priorities within Q instead.
     """
     queues = instance.app.amqp.queues
     names = [name for name in queues.consume_from if not name.endswith(RECOVERED)]

@@ -61,7 +61,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         await runtime.store.require_durability()
         await runtime.publish_queues()
         # Who is ready can be given work.
-        await keeper.report(in_flight=0)
+        await keeper.report()
         sweeper = Sweeper(
             runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds, runtime.worker_id
         )
@@ -126,7 +126,7 @@ class Keeper:
             progress = {i: now for i, step in enumerate(leased) if (now := step.progress.now()) is not None}
             for step, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], progress), strict=True):
                 _apply(step, answer, requested_at)
-            await self.report(len(leased))
+            await self.report()
             await runtime.publish_queues()
             await asyncio.sleep(_APART)
             await self._rest(runtime.settings.heartbeat - _APART, busy=bool(leased))
@@ -139,15 +139,15 @@ class Keeper:
                 await asyncio.wait_for(self._cut.wait(), min(left, _IDLE) if busy else left)
             if busy and not self._runtime.active:
                 busy = False
-                await self._runtime.report(0)
+                await self._runtime.report()
 
-    async def report(self, in_flight: int) -> None:
-        """Say that this process is there, and what it can do."""
+    async def report(self) -> None:
+        """Say that this process is there, what it does, and what it can do."""
         self._runtime.renew_tools()
         await self._runtime.store.tools.publish(self._runtime.tool_set, self._runtime.queues)
         if self._runtime.capabilities.declared is not None:
             await self._runtime.capabilities.declared.look()
-        await self._runtime.report(in_flight)
+        await self._runtime.report()
 
     async def fence(self) -> None:
         """Stop steps whose lease could not be renewed for too long, at the latest: whatever they bring, another worker

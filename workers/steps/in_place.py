@@ -4,8 +4,8 @@ once.
 Behind a model step these are the tool steps of its turn, as far as this worker does such (`palaver worker --tools`), or
 the next model step; behind the last tool step of a turn it is the next model step. Nothing is published, waits in a
 queue or has to be claimed. Each of these steps is a Celery task of its own (workers/broker/jobs.py), under its own
-lease. The store decides, in the script that settles: only a step that is ready goes on, and only while no step of its
-queue waits for a worker. Here are the bounds, and what a cancel finds.
+lease. The store decides, in the script that settles: only a step that is ready goes on, and only while no step of a
+queue of this worker waits for one. Here are the bounds, and what a cancel finds.
 """
 
 from __future__ import annotations
@@ -49,12 +49,16 @@ class PlaceOffer(NamedTuple):
 class InPlace:
     """The places of this process's steps, and what begins in them."""
 
-    def __init__(self, settings: Settings, worker_id: str, capacity: int, active: set[ActiveStep]) -> None:
+    def __init__(
+        self, settings: Settings, worker_id: str, capacity: int, active: set[ActiveStep], queues: Sequence[str]
+    ) -> None:
+        """``queues`` are those that the worker takes from."""
         self.pool: PlacePool | None = None
         """None where each step needs a delivery."""
         self._most = settings.in_place_steps
         self._longest = settings.in_place_seconds
         self._worker_id = worker_id
+        self._queues = " ".join(queues)
         self._lease = settings.lease_seconds
         self._capacity = capacity
         self._active = active
@@ -88,7 +92,7 @@ class InPlace:
         # One begins where this step ends. Those beside it may take all the room: no other offer has it meanwhile.
         self._upcoming.update(steps[:1] + steps[1 + room :])
         nonce = str(next(self._nonces))
-        place = OfferedPlace(self._worker_id, nonce, self._lease, known.position, known.position_at, room)
+        place = OfferedPlace(self._worker_id, nonce, self._lease, known.position, known.position_at, room, self._queues)
         try:
             with pool.reserving(min(len(steps) - 1, room)):
                 yield PlaceOffer(place, {step.step: step for step in steps})

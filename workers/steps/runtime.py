@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -121,7 +122,7 @@ class Runtime:
         self.active: set[ActiveStep] = set()
         """There are several for a step that was delivered several times: usually one has the lease, the others are
         strays."""
-        self.in_place = InPlace(settings, self.worker_id, capacity, self.active)
+        self.in_place = InPlace(settings, self.worker_id, capacity, self.active, self.queues)
         self._own_servers: OwnServers | None = None
 
     def _tools_in_use(self) -> frozenset[str]:
@@ -152,6 +153,15 @@ class Runtime:
     def makes_calls_of(self, tool: ToolDeclaration) -> bool:
         """Tell whether steps of the tool may be done here: its queue is one of this worker, which has its code."""
         return (tool.queue or TOOL.queue) in self.queues and self.tools.has_here(tool.name)
+
+    def _queue_of(self, lease: Lease) -> str:
+        """The queue of a step that this worker has."""
+        if lease.kind is not TOOL:
+            return lease.kind.queue
+        its, name = self._queues_of[TOOL], lease.answers.name
+        queue = (self.tools[name].queue if self.tools.has_here(name) else None) or TOOL.queue
+        # The tool may name another one by now than when it was asked for.
+        return queue if queue in its else its[0]
 
     @contextlib.contextmanager
     def working_on(self, run_id: str, step: str) -> Iterator[ActiveStep]:
@@ -186,13 +196,15 @@ class Runtime:
         if self._tell_tools is not None:
             self._tell_tools(self.tool_set)
 
-    async def report(self, in_flight: int) -> None:
-        """Say that this process is there, and what it can do."""
+    async def report(self) -> None:
+        """Say that this process is there, what it does, and what it can do."""
+        leases = [active.lease for active in self.active if active.lease is not None]
+        steps = Counter(map(self._queue_of, leases))
         await self.store.fleet.report(
             WorkerReport(
                 id=self.worker_id,
                 queues=self.queues,
-                in_flight=in_flight,
+                in_flight=len(leases),
                 capacity=self.capacity,
                 draining=self.draining.is_set(),
                 tools=self.tool_set.digest,
@@ -200,6 +212,7 @@ class Runtime:
                 lacks=self.capabilities.lacks,
                 refused=self.refused(),
                 processes=self._processes,
+                by_queue=tuple(steps[queue] for queue in self.queues),
             ),
             connected=True,
         )
@@ -224,7 +237,7 @@ class Runtime:
     async def key_refused(self, lease: Lease) -> Postpone | None:
         """The provider of a step refused the key of this worker: others hear of it, and take the step, if they can."""
         if self.capabilities.refused_keys.note_refusal(lease.agent.provider):
-            await self.report(sum(active.lease is not None for active in self.active))
+            await self.report()
         return await self.with_another_key(lease)
 
     async def follow_up(self, settled: Settled) -> None:

@@ -52,6 +52,12 @@ class WorkerReport:
     processes: str = ""
     """The processes that may still say what became of its steps, named as in `palaver.processes.existence`: this one,
     and the parent of a child."""
+    by_queue: tuple[int, ...] = ()
+    """Its steps in flight by queue, in the order of ``queues``; empty if an older worker reports."""
+
+    def in_flight_of(self, queue: str) -> int:
+        """Its steps in flight of one of its queues; of an older worker, all."""
+        return dict(zip(self.queues, self.by_queue, strict=False)).get(queue, self.in_flight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +158,7 @@ class Fleet:
             mapping={
                 "queues": " ".join(worker.queues),
                 "in_flight": worker.in_flight,
+                "by_queue": " ".join(map(str, worker.by_queue)),
                 "capacity": worker.capacity,
                 "draining": int(worker.draining),
                 "tools": worker.tools,
@@ -265,6 +272,7 @@ class Fleet:
                 providers=tuple(report.get(b"providers", b"").decode().split()),
                 lacks=tuple(report.get(b"lacks", b"").decode().split()),
                 refused=tuple(report.get(b"refused", b"").decode().split()),
+                by_queue=tuple(map(int, report.get(b"by_queue", b"").split())),
             )
             for worker_id, (report,) in reports
             if report

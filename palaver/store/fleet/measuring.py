@@ -210,7 +210,7 @@ def _of_workers(workers: Iterable[WorkerReport]) -> Samples:
         # One that takes from several has all its places for each of them.
         for queue in worker.queues:
             there[queue, "refused" if worker.refused else "draining" if worker.draining else "working"] += 1
-            running[queue,] += worker.in_flight
+            running[queue,] += worker.in_flight_of(queue)
             capacity[queue,] += 0 if worker.draining or worker.refused else worker.capacity
     return {"palaver_workers": there, "palaver_queue_running": running, "palaver_queue_capacity": capacity}
 

@@ -5,15 +5,11 @@
 -- the worker that has it is about to claim it.
 local ON_ITS_WAY = 100
 
--- Whether steps of a queue of this shard wait for a worker: more of them than this one has `room` for, or for their turn.
-local function others_wait(queue, room)
-  local delivered = redis.call('ZCOUNT', ready(queue), '-inf', NOW - ON_ITS_WAY)
-  return delivered + redis.call('ZCOUNT', held_back(queue), '-inf', NOW - ON_ITS_WAY) > room
-end
-
 local place = args.in_place[1]
 -- The step that settles is ended in its place; each step that begins beside the first one takes a place more.
 local room = place and place.room
+-- The steps that wait in the queues of this worker: for a worker, or for their turn.
+local waiting
 -- The model step that this worker goes on with: its name, itself and what its lease says of the run. The tool steps that it
 -- takes: name and fence of each.
 local following, taken = nil, {}
@@ -56,9 +52,28 @@ local function answer_before()
   return #taken > 0 and calls_in_place()
 end
 
--- Whether the worker begins the step: if the run may go on, and it has more places than steps of the queue wait for.
-local function takes(step)
-  return first_time_limit().at > NOW and not others_wait(step.queue, room) and not is_at_cap(OWNER)
+local function count_waiting()
+  local count = 0
+  for queue in string.gmatch(place.queues, '%S+') do
+    -- Where none is delivered, those that are held back wait for the cap of their tenant alone.
+    if redis.call('EXISTS', ready(queue)) == 1 then
+      for _, list in ipairs({ ready(queue), held_back(queue) }) do
+        count = count + redis.call('ZCOUNT', list, '-inf', NOW - ON_ITS_WAY)
+      end
+    end
+  end
+  return count
+end
+
+-- Whether more steps of this shard wait than the worker has room for. What the script opens does not count.
+local function others_wait()
+  waiting = waiting or count_waiting()
+  return waiting > room
+end
+
+-- Whether the worker begins the step: if the run may go on, and it has more places than steps wait for, of models and tools.
+local function may_begin()
+  return first_time_limit().at > NOW and not others_wait() and not is_at_cap(OWNER)
 end
 
 local function lease_here(name, step)
@@ -70,14 +85,14 @@ local function lease_here(name, step)
 end
 
 local function take_call(name, step)
-  if not at_hand[name] or not takes(step) then return false end
+  if not at_hand[name] or not may_begin() then return false end
   lease_here(name, step)
   taken[#taken + 1] = { name, step.fence }
   return true
 end
 
 local function take_next(name, step)
-  if not takes(step) then return false end
+  if not may_begin() then return false end
   following = { name, step, lease_here(name, step) }
   return true
 end
