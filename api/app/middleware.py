@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import monotonic
 from typing import Any, Final
 
@@ -44,6 +44,7 @@ _ONCE: Final = frozenset(
 """Headers that decide something: of two, one program takes the first and another the last."""
 _REFUSED: Final = 1008
 """The code with which a WebSocket is closed if its opening request is refused."""
+_UNTRACED: Final = nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +113,18 @@ class Access:
                 raise
             return Caller(trusted=False), None
 
-    @contextmanager
-    def trace(self, headers: dict[bytes, bytes]) -> Iterator[None]:
-        """Serve a request in the trace that its headers name: runs that it begins belong to it."""
-        if self.tracing is None:
-            yield
-            return
-        with self.tracing.request(headers.get(b"traceparent", b"").decode("latin-1")) as parent:
-            if parent is not None:
-                bind_log_context(trace_id=parent.trace_id)
-            yield
+    def trace(self, headers: dict[bytes, bytes]) -> AbstractContextManager[None]:
+        """Return the context to serve a request in the trace that its headers name: runs that it begins belong to
+        it."""
+        return _UNTRACED if self.tracing is None else _in_trace(self.tracing, headers)
+
+
+@contextmanager
+def _in_trace(tracing: Tracing, headers: dict[bytes, bytes]) -> Iterator[None]:
+    with tracing.request(headers.get(b"traceparent", b"").decode("latin-1")) as parent:
+        if parent is not None:
+            bind_log_context(trace_id=parent.trace_id)
+        yield
 
 
 class Middleware:
@@ -155,7 +158,7 @@ class Middleware:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode()), *allowed]
                 if gap.missing:
                     message["headers"].append((b"palaver-incomplete", b"parts=%d" % len(gap.missing)))
-                if connection is not None and any(name == b"content-length" for name, _ in message["headers"]):
+                if connection is not None and b"content-length" in dict(message["headers"]):
                     head = message
                     return
             elif connection is not None and head is not None:
@@ -205,7 +208,7 @@ def _check_limits(scope: Scope, headers: dict[bytes, Any]) -> None:
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MAX_URL:
         count_exceeded("url")
         raise Problem("uri_too_long", f"At most {_MAX_URL} bytes.")
-    size = sum(len(name) + len(value) for name, value in scope["headers"])
+    size = sum([len(name) + len(value) for name, value in scope["headers"]])
     if size > _MAX_HEADERS or len(scope["headers"]) > _MAX_HEADER_COUNT:
         count_exceeded("headers" if size > _MAX_HEADERS else "header_count")
         raise Problem("headers_too_large", f"At most {_MAX_HEADER_COUNT} headers of {_MAX_HEADERS} bytes together.")

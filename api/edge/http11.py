@@ -199,11 +199,11 @@ class Http11(Bounded, HttpToolsProtocol):
         headers = [*cycle.default_headers, *start["headers"]]
         if not cycle.keep_alive:
             headers.append((b"connection", b"close"))
+        names, values = zip(*headers, strict=True)
+        if HEADER_RE.search(b"".join(names)) or HEADER_VALUE_RE.search(b"".join(values)):
+            raise RuntimeError(f"no headers of an answer, one of {b', '.join(names)!r}")
         pieces = [STATUS_LINE[start["status"]]]
-        for name, value in headers:
-            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-                raise RuntimeError(f"no header of an answer: {name!r}")
-            pieces += (name, b": ", value, b"\r\n")
+        pieces += [b"%b: %b\r\n" % header for header in headers]
         pieces += (b"\r\n", b"" if cycle.scope["method"] == "HEAD" else body)
         self.transport.write(b"".join(pieces))
         cycle.response_complete = True

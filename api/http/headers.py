@@ -24,13 +24,17 @@ _VERSION_TAG: Final = re.compile(r'"([1-9][0-9]{0,8})"')
 _SEQ: Final = re.compile(r"[0-9]{1,15}")
 
 
+def _given(request: Request, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in request.scope["headers"] if key == name]
+
+
 def accepted(request: Request, *offered: str) -> str:
     """Return the media type of ``offered`` that the client likes best; the first when it does not care.
 
     Raises:
         Problem: ``not_acceptable``.
     """
-    ranges = ",".join(request.headers.getlist("accept"))
+    ranges = ",".join(_given(request, b"accept"))
     if not ranges or ranges == "*/*":
         return offered[0]
     if ranges.count(",") >= limit_of("accept"):
@@ -59,7 +63,7 @@ def _quality(ranges: str, kind: str) -> float:
 
 def preferred_wait(request: Request) -> int:
     """Return the seconds that the client would wait (``Prefer: wait=N``), 0 for none. An unreadable wait is ignored."""
-    for preference in ",".join(request.headers.getlist("prefer")).split(",", limit_of("accept"))[: limit_of("accept")]:
+    for preference in ",".join(_given(request, b"prefer")).split(",", limit_of("accept"))[: limit_of("accept")]:
         if match := _WAIT.fullmatch(preference.strip()):
             return min(int(match[1]), MAX_WAIT)
     return 0
@@ -71,7 +75,7 @@ def idempotency_key(request: Request) -> str | None:
     Raises:
         Problem: ``invalid_idempotency_key``.
     """
-    keys = request.headers.getlist("idempotency-key")
+    keys = _given(request, b"idempotency-key")
     if not keys:
         return None
     if len(keys) > 1 or not _KEY.fullmatch(keys[0]):
@@ -100,7 +104,7 @@ def expected_version(request: Request) -> int | None:
     Raises:
         Problem: ``invalid_precondition``.
     """
-    match, none_match = request.headers.getlist("if-match"), request.headers.getlist("if-none-match")
+    match, none_match = _given(request, b"if-match"), _given(request, b"if-none-match")
     if not match and not none_match:
         return None
     if none_match == ["*"] and not match:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Final, TypeVar, get_origin
 from urllib.parse import parse_qsl
 
@@ -68,8 +69,12 @@ def read_query(request: Request, model: type[Q]) -> Q:
     Raises:
         Refused: a parameter does not fit.
     """
+    query = request.scope["query_string"]
+    usual: Q | None = None if query else _usual(model)
+    if usual is not None:
+        return usual
     parameters: dict[str, str] = {}
-    for name, value in _pairs(request.scope["query_string"]):
+    for name, value in _pairs(query):
         if name not in model.model_fields:
             if model.model_config["extra"] == "ignore":
                 continue
@@ -93,6 +98,15 @@ def read_query(request: Request, model: type[Q]) -> Q:
             for misfit in error.errors(include_url=False, include_input=False)
         ]
         raise Refused("validation_error", faults=faults) from None
+
+
+@cache
+def _usual(model: type[Q]) -> Q | None:
+    """The query of a request without parameters; None if it has to have some."""
+    try:
+        return model.model_validate({})
+    except ValidationError:
+        return None
 
 
 def is_list(model: type[BaseModel], name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from importlib import import_module
 from threading import Lock
 from types import MappingProxyType
@@ -222,8 +223,19 @@ class Dialect:
         return scope["type"] == "websocket" and any(route.path_regex.match(path) for route in self.sockets)
 
 
+@lru_cache(maxsize=8)
+def _owned(dialects: tuple[Dialect, ...]) -> tuple[tuple[str, ...], frozenset[str], Dialect | None]:
+    """The prefixes of dialects and their paths that are elsewhere, and the dialect that owns what others do not."""
+    prefixes = tuple(dialect.prefix for dialect in dialects if dialect.prefix)
+    well_known = frozenset(path for dialect in dialects for path in dialect.well_known)
+    return prefixes, well_known, next((dialect for dialect in dialects if not dialect.prefix), None)
+
+
 def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:
     """Return the dialect that owns a path: of several, the one with the longest prefix."""
+    prefixes, well_known, rest = _owned(tuple(dialects))
+    if rest is not None and not path.startswith(prefixes) and path not in well_known:
+        return rest
     return max((dialect for dialect in dialects if dialect.owns(path)), key=lambda dialect: len(dialect.prefix))
 
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from typing import Any
 
 from palaver.errors import Refused
 from palaver.operations.backend import Caller
+from palaver.processes.context import Holding
 from palaver.store.reading.feeds import watches_for
 from palaver.store.redis.reach import reach, within
 
 
-@contextmanager
-def acting_for(caller: Caller) -> Iterator[None]:
+class _Acting:
+    __slots__ = ("_reach", "_watches")
+
+    def __init__(self, caller: Caller) -> None:
+        self._watches = Holding(watches_for, caller.key)
+        self._reach = within(caller.reach)
+
+    def __enter__(self) -> None:
+        self._watches.__enter__()
+        self._reach.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._reach.__exit__(*raised)
+        self._watches.__exit__(*raised)
+
+
+def acting_for(caller: Caller) -> AbstractContextManager[None]:
     """Do what is done within this context for ``caller``: what is beyond its reach is not there."""
-    before = watches_for.set(caller.key)
-    try:
-        with within(caller.reach):
-            yield
-    finally:
-        watches_for.reset(before)
+    return _Acting(caller)
 
 
 def check_sees_installation() -> None:

@@ -163,8 +163,9 @@ class Backend:
             StoreUnavailable: the store took too long.
         """
         try:
-            async with asyncio.timeout(_CROWDED):
-                return await self.reads.read_now(run_id, lambda: within_deadline(self.store.runs.get(run_id)))
+            return await self.reads.read_now(
+                run_id, lambda: within_deadline(self.store.runs.get(run_id)), patience=_CROWDED
+            )
         except TimeoutError:
             raise StoreUnavailable from None
 

@@ -7,13 +7,14 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Literal
 
+from palaver.processes.context import Holding
 from palaver.secrets.redaction import redact
 
 LogFormat = Literal["text", "json"]
@@ -30,15 +31,10 @@ def name_process(**facts: str) -> None:
     _process.update(facts)
 
 
-@contextmanager
-def log_context(**facts: str) -> Iterator[None]:
+def log_context(**facts: str) -> AbstractContextManager[None]:
     """Say what the lines within are about: ``run``, ``step``, ``request``, ``trace_id``. For this task, and those that
     it starts."""
-    token = _about.set({**_about.get({}), **facts})
-    try:
-        yield
-    finally:
-        _about.reset(token)
+    return Holding(_about, {**_about.get({}), **facts})
 
 
 def bind_log_context(**facts: str) -> None:

@@ -20,6 +20,8 @@ from typing import Final, Literal
 from uuid import UUID, uuid4
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS: Final = tuple(map("".join, product(_ALPHABET, repeat=2)))
+"""Each two of its characters: ten bits."""
 MAX_SHARDS: Final = len(_ALPHABET) ** 2
 """Two characters."""
 _OF_ONE_BYTE: Final = 256
@@ -158,7 +160,7 @@ def uuid_of(conversation_id: str) -> UUID:
 
 def _base32(number: int) -> str:
     """26 characters: 130 bits."""
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def shard_of(any_id: str) -> str:

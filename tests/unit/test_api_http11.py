@@ -11,11 +11,12 @@ import pytest
 import uvicorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from api.edge.gate import Gate
 from api.edge.http11 import Http11
+from api.http.client_connection import connection_of
 
 _PIECES = st.sampled_from(
     [b"{}", b"\r\n\r\n", b"\r\n", b"GET /evil HTTP/1.1\r\nHost: a\r\n\r\n", b"0\r\n\r\n", b"a" * 70]
@@ -103,6 +104,11 @@ async def _served(pieces: Sequence[bytes]) -> tuple[list[tuple[str, bytes | None
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
+    return heard, re.findall(rb"HTTP/1\.1 (\d{3}) ", await _answered(app, pieces))
+
+
+async def _answered(app: ASGIApp, pieces: Sequence[bytes]) -> bytes:
+    """Return what the application has answered."""
     config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None)
     config.load()
     client, connection = _Client(), Http11(config, ServerState(), {}, gate=Gate(100, 64))
@@ -114,7 +120,26 @@ async def _served(pieces: Sequence[bytes]) -> tuple[list[tuple[str, bytes | None
         if piece:
             connection.data_received(piece)
     connection.connection_lost(None)
-    return heard, re.findall(rb"HTTP/1\.1 (\d{3}) ", client.heard)
+    return client.heard
+
+
+@pytest.mark.parametrize("header", [(b"a\r\nb", b"c"), (b"a:b", b"c"), (b"a", b"b\r\nc: d"), (b"a", b"\0")])
+async def test_no_header_of_an_answer_can_become_two(header: tuple[bytes, bytes]) -> None:
+    refused = list[str]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        assert connection is not None
+        usual = [(b"content-length", b"2"), (b"link", b"</a>; rel=next")]
+        with pytest.raises(RuntimeError) as error:
+            await connection.send_answer({"type": "", "status": 200, "headers": [*usual, header]}, b"no")
+        refused.append(str(error.value))
+        await connection.send_answer({"type": "", "status": 200, "headers": usual}, b"ok")
+
+    answer = await _answered(app, [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"])
+    assert answer.endswith(b"content-length: 2\r\nlink: </a>; rel=next\r\n\r\nok")
+    assert refused
+    assert b"no" not in answer.partition(b"\r\n\r\n")[2]
 
 
 @pytest.mark.slow

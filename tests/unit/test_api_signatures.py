@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import Response
 
 from api.http.headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
-from api.http.queries import Query
+from api.http.queries import Query, read_query
 from api.kit.signatures import InPath, Takes
+from palaver.errors import Refused
 from palaver.operations import Backend, Caller
 from palaver.schemas.fields import Strict
 from tests.unit.api_world import CONVERSATION_ID, RUN_ID, World, assert_problem, in_one_world, world
@@ -25,6 +27,21 @@ class Wish(Strict):
     """What to do."""
 
     what: str = ""
+
+
+class Search(Query):
+    """For what."""
+
+    text: str
+
+
+def test_who_gives_no_parameters_gets_the_usual_ones() -> None:
+    """They are read once, and a parameter that has to be given is missed as ever."""
+    request = Request({"type": "http", "query_string": b"", "headers": []})
+    assert read_query(request, Colour) == Colour(name="red")
+    assert read_query(request, Colour) is read_query(request, Colour)
+    with pytest.raises(Refused):
+        read_query(request, Search)
 
 
 async def _handler(

@@ -137,6 +137,16 @@ async def test_who_reads_alone_and_goes_away_leaves_the_others_a_read(sharing: S
         await gone
 
 
+async def test_who_is_not_alone_waits_no_longer_than_its_patience(sharing: SingleFlight) -> None:
+    source = Source()
+    first = asyncio.create_task(sharing.read_now("key", source.read, patience=0))
+    await aeventually(lambda: source.begun == 1)
+    with pytest.raises(TimeoutError):
+        await sharing.read_now("key", source.read, patience=0)
+    source.go.release()
+    assert await first == 1
+
+
 async def test_who_reads_alone_at_the_end_is_cancelled(sharing: SingleFlight) -> None:
     source = Source()
     reading = asyncio.create_task(sharing.read_now("key", source.read))

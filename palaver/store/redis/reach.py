@@ -8,11 +8,11 @@ serves requests sets the reach of each; workers, sweepers and commands reach eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 
+from palaver.processes.context import Holding
 from palaver.vocabulary.ids import of_tenant, tenant_of
 
 NOBODY: Final = "000000"
@@ -40,14 +40,9 @@ def reach() -> Reach:
     return _reach.get()
 
 
-@contextmanager
-def within(new: Reach) -> Iterator[None]:
-    """Set the reach, and what it was afterwards."""
-    before = _reach.set(new)
-    try:
-        yield
-    finally:
-        _reach.reset(before)
+def within(new: Reach) -> AbstractContextManager[None]:
+    """Set the reach for a block."""
+    return Holding(_reach, new)
 
 
 def reaches(tag: str) -> bool:

@@ -58,12 +58,14 @@ class SingleFlight:
         waiters.append(answer)
         return await answer
 
-    async def read_now(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+    async def read_now(self, key: Hashable, make: Callable[[], Awaitable[T]], *, patience: float | None = None) -> T:
         """As `read`, for reads that are mostly not shared. A caller that is alone makes it without a task for that,
-        which would cost as much; of many who come at once, the first shares with none of them."""
+        which would cost as much; of many who come at once, the first shares with none of them. Raises TimeoutError for
+        a caller that is not alone and has no answer after ``patience`` seconds."""
         place = (reach(), key)
         if place in self._waiters or place in self._under_way or self._slots.locked():
-            return await self.read(key, make)
+            async with asyncio.timeout(patience):
+                return await self.read(key, make)
         me = asyncio.current_task()
         assert me is not None
         over = self._under_way[place] = asyncio.Event()

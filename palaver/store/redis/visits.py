@@ -7,13 +7,14 @@ without a `Gap` to say it with, nothing is left out of an answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from redis.exceptions import ConnectionError, TimeoutError
 
+from palaver.processes.context import Holding
 from palaver.store.redis.connection import Connection, Pipeline
 
 T = TypeVar("T")
@@ -33,24 +34,14 @@ class Gap:
 _gap: Final[ContextVar[Gap | None]] = ContextVar("palaver-gap", default=None)
 
 
-@contextmanager
-def telling(gap: Gap) -> Iterator[None]:
+def telling(gap: Gap) -> AbstractContextManager[None]:
     """Have what is answered within the block leave out what is away, and note it in ``gap``."""
-    token = _gap.set(gap)
-    try:
-        yield
-    finally:
-        _gap.reset(token)
+    return Holding(_gap, gap)
 
 
-@contextmanager
-def nothing_left_out() -> Iterator[None]:
+def nothing_left_out() -> AbstractContextManager[None]:
     """Have all there is, or an error, within the block."""
-    token = _gap.set(None)
-    try:
-        yield
-    finally:
-        _gap.reset(token)
+    return Holding(_gap, None)
 
 
 def answered(things: Iterable[T], replies: Iterable[R | Exception]) -> list[tuple[T, R]]:
