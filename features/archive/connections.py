@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -54,19 +54,21 @@ class Connections:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that sees one state of the database. Raises as `writing`."""
-        async with self._transaction({}, WHOLE, STATEMENT) as connection:
+        options = {"isolation_level": "REPEATABLE READ"} if self.is_postgresql else {}
+        async with self._transaction(options, WHOLE, STATEMENT) as connection:
             yield connection
 
     @asynccontextmanager
-    async def writing(self, *, within: float = WHOLE) -> AsyncIterator[AsyncConnection]:
-        """A transaction of at most so many seconds; committed at the end, on disk.
+    async def writing(self, *, within: float | None = None) -> AsyncIterator[AsyncConnection]:
+        """A transaction of at most so many seconds (`WHOLE`); committed at the end, on disk.
 
         Raises:
             ArchiveAway: the database is not there, or did nothing in time.
             ArchiveRefused: it does not take this.
             ConfigurationError: it does not have the tables of this version, or not the rights.
         """
-        async with self._transaction({_WRITES: True}, within, max(STATEMENT, within / 2)) as connection:
+        statement = STATEMENT if within is None else within
+        async with self._transaction({_WRITES: True}, within or WHOLE, statement) as connection:
             yield connection
 
     async def close(self) -> None:
@@ -75,14 +77,16 @@ class Connections:
 
     @asynccontextmanager
     async def _transaction(
-        self, options: dict[str, Any], within: float, statement: float
+        self, options: Mapping[str, Any], within: float, statement: float
     ) -> AsyncIterator[AsyncConnection]:
         try:
             async with asyncio.timeout(within), self._engine.connect() as connection:
                 await connection.execution_options(**options)
                 async with connection.begin():
                     if self.is_postgresql:
-                        await connection.execute(_BOUNDS, {"statement": f"{statement:g}s", "lock": f"{LOCK}s"})
+                        await connection.execute(
+                            _BOUNDS, {"statement": f"{statement * 1000:.0f}", "lock": f"{LOCK * 1000:.0f}"}
+                        )
                     yield connection
         except Exception as error:
             meant = told(error)
@@ -166,10 +170,15 @@ def _owner_alone(path: str) -> Callable[..., None]:
 def _opened(connection: Any, _: Any) -> None:
     # The driver would begin transactions by itself, and only some.
     connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+    try:
+        cursor = connection.cursor()
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+    except BaseException:
+        # A connection that nothing knows yet, whose thread would go on.
+        connection.close()
+        raise
 
 
 def _begun(connection: Connection) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import Table, bindparam, delete, select, tuple_, update
+from sqlalchemy import Executable, Table, bindparam, delete, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +20,11 @@ FORGOTTEN: Final = "forgotten"
 """The counter of deletions."""
 _ENTRIES: Final = 500
 """Rows of entries that go to the database at once."""
+_COLUMNS: Final = tuple(ENTRIES.columns.keys())
+_COPY: Final = f"COPY {ENTRIES.fullname} ({', '.join(_COLUMNS)}) FROM STDIN"
+_BEHIND: Final = delete(ENTRIES).where(
+    ENTRIES.c.conversation_id == bindparam("of"), ENTRIES.c.position > bindparam("behind")
+)
 
 
 async def write(
@@ -30,39 +37,23 @@ async def write(
     """
     # In one order for all: writers of the same rows wait for each other, and none for ever.
     ordered = sorted(conversations, key=lambda each: each.id)
-    if since is not None:
-        await _require_unchanged(connection, [each.id for each in ordered], since)
+    ids = [each.id for each in ordered]
+    # Locked before the conversations, as it is by deletions.
+    forgotten = None if since is None else await _forgotten(connection)
     own = [{**conversation_row(each.id, each.fields), "version": 1} for each in ordered]
     await _put(connection, CONVERSATIONS, own)
-    behind = delete(ENTRIES).where(
-        ENTRIES.c.conversation_id == bindparam("of"), ENTRIES.c.position > bindparam("behind")
-    )
-    await connection.execute(behind, [{"of": each.id, "behind": each.after} for each in ordered])
-    rows: list[Row] = []
-    for each in ordered:
-        for entry in each.entries:
-            rows.append(entry_row(each.id, entry))
-            if len(rows) == _ENTRIES:
-                await connection.execute(ENTRIES.insert(), rows)
-                rows = []
-    if rows:
-        await connection.execute(ENTRIES.insert(), rows)
+    if since is not None:
+        _require_next(since, ids, ArchivedVersions(await _versions(connection, ids), forgotten or 0))
+    await connection.execute(_BEHIND, [{"of": each.id, "behind": each.after} for each in ordered])
+    await _insert_entries(connection, (entry_row(each.id, entry) for each in ordered for entry in each.entries))
     runs = sorted(((each.id, run) for each in ordered for run in each.runs), key=lambda pair: pair[1].id)
     if runs:
         await _put(connection, RUNS, [run_row(conversation_id, run) for conversation_id, run in runs])
 
 
-async def versions(connection: AsyncConnection, ids: Sequence[str], *, lock: bool = False) -> ArchivedVersions:
-    """Return the versions of those conversations that are there; with ``lock`` they stay what they are until the end of
-    the transaction."""
-    counter = select(COUNTERS.c.value).where(COUNTERS.c.name == FORGOTTEN)
-    wanted = select(CONVERSATIONS.c.id, CONVERSATIONS.c.version).where(CONVERSATIONS.c.id.in_(ids))
-    wanted = wanted.order_by(CONVERSATIONS.c.id)
-    if lock:
-        counter, wanted = counter.with_for_update(read=True), wanted.with_for_update()
-    forgotten = (await connection.execute(counter)).scalar_one()
-    found = await connection.execute(wanted)
-    return ArchivedVersions({row.id: row.version for row in found}, forgotten)
+async def versions(connection: AsyncConnection, ids: Sequence[str]) -> ArchivedVersions:
+    """Return the versions of those conversations that are there."""
+    return ArchivedVersions(await _versions(connection, ids), await _forgotten(connection, lock=False))
 
 
 async def forget_conversations(connection: AsyncConnection, ids: Iterable[str]) -> None:
@@ -124,20 +115,51 @@ async def forget_tenant(connection: AsyncConnection, tag: str, limit: int) -> di
     return counts
 
 
+async def _insert_entries(connection: AsyncConnection, rows: Iterable[Row]) -> None:
+    if connection.dialect.name == "postgresql":
+        # For a fourth less processor time than statements take.
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        async with driver.cursor() as cursor, cursor.copy(_COPY) as copy:
+            for row in rows:
+                await copy.write_row([row[name] for name in _COLUMNS])
+        return
+    waiting = iter(rows)
+    while some := [*islice(waiting, _ENTRIES)]:
+        await connection.execute(ENTRIES.insert(), some)
+
+
 async def _put(connection: AsyncConnection, table: Table, rows: Sequence[Row]) -> None:
     """Insert rows, each in the place of the one with its id."""
-    made = postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+    await connection.execute(_upsert(table, connection.dialect.name), rows)
+
+
+@cache
+def _upsert(table: Table, dialect: str) -> Executable:
+    # It takes longer to make than to run.
+    made = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
     changed: dict[str, Any] = {column.name: made.excluded[column.name] for column in table.c if column.name != "id"}
     if table is CONVERSATIONS:
         changed["version"] = table.c.version + 1
-    await connection.execute(made.on_conflict_do_update(index_elements=["id"], set_=changed), rows)
+    return made.on_conflict_do_update(index_elements=["id"], set_=changed)
 
 
-async def _require_unchanged(connection: AsyncConnection, ids: Sequence[str], since: ArchivedVersions) -> None:
-    now = await versions(connection, ids, lock=True)
-    changed = [each for each in ids if now.versions.get(each) != since.versions.get(each)]
-    if now.forgotten != since.forgotten:
-        changed += [each for each in ids if each not in now.versions and each not in changed]
+async def _versions(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, int]:
+    wanted = select(CONVERSATIONS.c.id, CONVERSATIONS.c.version).where(CONVERSATIONS.c.id.in_(ids))
+    return {row.id: row.version for row in await connection.execute(wanted)}
+
+
+async def _forgotten(connection: AsyncConnection, *, lock: bool = True) -> int:
+    """Return the count of deletions; with ``lock`` none is counted before the end of the transaction."""
+    counter = select(COUNTERS.c.value).where(COUNTERS.c.name == FORGOTTEN)
+    found = await connection.execute(counter.with_for_update(read=True) if lock else counter)
+    return int(found.scalar_one())
+
+
+def _require_next(since: ArchivedVersions, ids: Sequence[str], now: ArchivedVersions) -> None:
+    """Raises ArchiveOvertaken unless each that was just written is the one next to what it was."""
+    may_be_new = now.forgotten == since.forgotten
+    before = {each: since.versions.get(each, 0) for each in ids}
+    changed = [each for each in ids if now.versions[each] != before[each] + 1 or not (before[each] or may_be_new)]
     if changed:
         raise ArchiveOvertaken(changed)
 

@@ -205,6 +205,20 @@ async def test_writers_of_the_same_conversations_wait_for_each_other(url: str) -
         await each.close()
 
 
+async def test_one_of_several_writers_that_saw_the_same_wins(url: str) -> None:
+    databases = [Database.of(url) for _ in range(4)]
+    await databases[0].migrate()
+    for version in (1, 2, 3):
+        before = await databases[0].versions([ONE])
+        writing = (each.write([with_a_call(ONE)], before) for each in databases)
+        done = await asyncio.gather(*writing, return_exceptions=True)
+        assert sorted(map(repr, done))[-1] == "None"
+        assert [type(each) for each in done if each is not None] == [ArchiveOvertaken] * 3
+        assert (await databases[0].versions([ONE])).versions == {ONE: version}
+    for each in databases:
+        await each.close()
+
+
 async def test_conversations_are_forgotten_with_all_that_is_theirs(database: Database) -> None:
     await database.write([with_a_call(ONE), with_a_call(TWO)])
     await database.forget_conversations([ONE, OURS])
