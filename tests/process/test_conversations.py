@@ -26,15 +26,6 @@ def test_a_run_waits_behind_the_one_before_and_begins_by_itself(cluster: Cluster
         assert after.started_at >= before.ended_at
 
 
-def test_a_busy_conversation_refuses_a_run_that_says_so(cluster: Cluster) -> None:
-    first = cluster.submit("say-20+rate-20")
-    conversation = cluster.run(first).conversation_id
-    body = cluster.body("echo", conversation_id=conversation, on_conflict="reject")
-    answer = cluster.http.post("/v1/runs", json=body)
-    assert answer.status_code == 409
-    assert answer.json()["code"] == "conversation_busy"
-
-
 def test_the_next_run_knows_what_was_said_before(cluster: Cluster) -> None:
     first = cluster.ended(cluster.submit("tool-2", "one", tools=["calculator", "record"]))
     second = cluster.submit("echo", "two", conversation_id=first.conversation_id)

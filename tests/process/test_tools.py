@@ -23,13 +23,6 @@ def told(cluster: Cluster, run_id: str) -> list[str]:
     return [(event.data.get("error") or {}).get("class", "") for event in answers(cluster, run_id)]
 
 
-def test_a_tool_that_raises_is_told_to_the_model(cluster: Cluster) -> None:
-    run = cluster.ended(cluster.submit("tool-1", tools=["fail"]))
-    assert run.status == "completed"
-    assert told(cluster, run.id) == ["tool_error"]
-    assert "no such city" in answers(cluster, run.id)[0].data["message"]["content"]
-
-
 @pytest.mark.parametrize("name", ["leave", "leave_async", "give_up_async"])
 def test_a_tool_that_ends_the_program_only_fails(cluster: Cluster, name: str) -> None:
     run = cluster.ended(cluster.submit("tool-2", tools=[name]))
@@ -67,25 +60,6 @@ def test_a_child_never_looks_through_what_was_imported_before_it(cluster: Cluste
     assert looked_through < never
 
 
-def test_a_tool_that_ignores_its_timeout_loses_its_process(cluster: Cluster) -> None:
-    cluster.expect_traceback("WorkerLostError")
-    run = cluster.ended(cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["busy"]))
-    assert (run.status, told(cluster, run.id)) == ("completed", ["tool_timeout"])
-    (start,) = cluster.tool_starts(run.id)
-    eventually(lambda: start["pid"] not in cluster.children_of("tools"), why="the process lives on")
-
-
-def test_a_tool_that_holds_the_interpreter_loses_its_process(cluster: Cluster) -> None:
-    """No Python code of the process runs any more, not even what keeps its lease: its parent does that, as long as the
-    tool has time."""
-    cluster.expect_traceback("WorkerLostError")
-    run = cluster.ended(cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["frozen"]))
-    assert (run.status, told(cluster, run.id)) == ("completed", ["tool_timeout"])
-    (start,) = cluster.tool_starts(run.id)
-    cluster.ended(cluster.submit("tool-1", tools=["record"]))
-    eventually(lambda: start["pid"] not in cluster.children_of("tools"), why="the process lives on")
-
-
 def test_a_tool_may_hold_the_interpreter_for_as_long_as_it_has_time(cluster: Cluster) -> None:
     """Longer than a lease, as an expression that matches badly does."""
     run = cluster.ended(cluster.submit("tool-1", f'[[args {{"seconds": {LEASE + 2:.0f}}}]]', tools=["frozen_in_time"]))
@@ -100,14 +74,6 @@ def test_a_tool_that_holds_the_interpreter_does_not_outlive_a_cancel_for_long(cl
     assert cluster.cancel(run_id) in (200, 202)
     assert cluster.ended(run_id).status == "cancelled"
     eventually(lambda: start["pid"] not in cluster.children_of("tools"), why="the process lives on")
-
-
-def test_a_tool_that_kills_its_process_is_not_started_again(cluster: Cluster) -> None:
-    cluster.expect_traceback("WorkerLostError")
-    run = cluster.ended(cluster.submit("parallel-1", tools=["crash"]))
-    assert (run.status, told(cluster, run.id)) == ("completed", ["tool_interrupted"])
-    assert len(cluster.tool_starts(run.id)) == 1
-    assert "may or may not have taken effect" in answers(cluster, run.id)[0].data["message"]["content"]
 
 
 def test_a_poison_call_fails_its_run_after_three_losses(cluster: Cluster) -> None:

@@ -201,14 +201,6 @@ def busy(seconds: Seconds = 30) -> str:
     return "done"
 
 
-@tool(timeout=0.3)
-def frozen(seconds: int = 30) -> str:
-    """Overruns inside C code that keeps Python's lock: no other thread of the process runs."""
-    _write("begin", "frozen")
-    ctypes.PyDLL(None).sleep(seconds)
-    return "thawed"
-
-
 @tool(timeout=40)
 def frozen_in_time(seconds: int = 30) -> str:
     """Keeps Python's lock, and does not overrun."""
