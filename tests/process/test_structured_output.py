@@ -98,19 +98,6 @@ def test_a_schema_is_fitted_to_its_provider(cluster: Cluster, model: str) -> Non
     assert run.structured_output["total"] == 1
 
 
-def test_a_schema_that_cannot_be_fitted_is_refused_with_its_place(cluster: Cluster) -> None:
-    schema = {**OPEN, "properties": {"lines": {"type": "object", "additionalProperties": {"type": "integer"}}}}
-    wanted = {"type": "json_schema", "name": "invoice", "schema": {**schema, "required": []}}
-    body = cluster.body("claude/json", agent={"response_format": wanted})
-    refused = cluster.http.post("/v1/runs", json=body)
-    (error,) = refused.json()["errors"]
-    assert (refused.status_code, error["pointer"]) == (
-        422, "/agent/response_format/schema/properties/lines/additionalProperties",
-    )  # fmt: skip
-    loose = asked(cluster, "json", agent={"response_format": {**wanted, "strict": None}})
-    assert loose.status == "completed", loose.error
-
-
 @pytest.mark.parametrize("provider", ["fake", "claude", "responding"])
 def test_a_tool_with_a_choice_at_the_top_costs_no_request(cluster: Cluster, provider: str) -> None:
     choice = [{"required": ["route"]}, {"required": ["file"]}]
