@@ -67,9 +67,11 @@ class RunLog:
         while self._chance(3):
             self._attempt(step, attempt)
             self._write(EventKind.MESSAGE_DISCARDED, step=step, attempt=attempt)
-            self._write(
-                EventKind.RUN_RETRYING, step=step, attempt=attempt, delay=1.0, fallback=False, error=self._error()
-            )
+            # A worker that stops hands its step back: nothing of it stays in the log.
+            if self._chance(2):
+                self._write(
+                    EventKind.RUN_RETRYING, step=step, attempt=attempt, delay=1.0, fallback=False, error=self._error()
+                )
             attempt += 1
         pieces = self._attempt(step, attempt)
         self.said[step] = text = "".join(pieces)

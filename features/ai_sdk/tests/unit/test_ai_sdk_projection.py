@@ -83,7 +83,10 @@ def test_the_client_takes_all_of_it_and_has_in_the_end_what_the_log_has(log: Run
 @given(log=LOGS, first=st.integers(1, 60), length=st.integers(0, 60))
 def test_what_is_gone_of_the_way_changes_nothing_of_the_end(log: RunLog, first: int, length: int) -> None:
     whole = shown(projected(log.events, len(log.events)))
-    for events in (log.kept(), log.torn(first, first + length), list(joined(log.events))):
+    # Also by a client that was away from where an answer was discarded.
+    gaps = [(event.seq, len(log.events)) for event in log.events if event.type == EventKind.MESSAGE_DISCARDED]
+    torn = [log.torn(*gap) for gap in [(first, first + length), *gaps]]
+    for events in (log.kept(), *torn, list(joined(log.events))):
         chunks = projected(events, len(log.events))
         check(chunks)
         assert shown(chunks) == whole
