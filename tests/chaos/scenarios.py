@@ -193,7 +193,8 @@ def cancelled(story: Story) -> None:
 def backlog(story: Story) -> None:
     """More tool calls than the only worker can take."""
     with story.sampling():
-        run_id = story.submit("parallel-28", text='[[args {"seconds": 1.0}]]', tools=["record"])
+        # So long that all that waits is sent again several times: few calls are delivered ahead of their turn.
+        run_id = story.submit("parallel-12", text='[[args {"seconds": 4}]]', tools=["record"])
         story.cluster.ended(run_id)
 
 
