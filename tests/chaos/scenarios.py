@@ -180,10 +180,10 @@ def cancelled(story: Story) -> None:
     """Cancels of all kinds, in a stream, among tools and with steps still ahead, and a run whose time is up."""
     streaming = story.submit("say-400+rate-20")
     withdrawn = story.submit("say-400+rate-20")
-    timed = story.submit("say-400+rate-20", budget={"seconds": 1})
+    story.submit("say-400+rate-20", budget={"seconds": 1})
     in_tools = story.submit("parallel-6", text='[[args {"seconds": 20}]]', tools=["linger"])
     graceful = story.submit("tool-12+ttft-500", tools=["calculator"])
-    for run_id in (streaming, withdrawn, timed):
+    for run_id in (streaming, withdrawn):
         story.cluster.saw(run_id, "message.delta")
     eventually(lambda: len(story.cluster.tool_starts(in_tools)) == 4)
     for run_id, mode in ((streaming, "now"), (withdrawn, "rollback"), (in_tools, "now"), (graceful, "graceful")):
