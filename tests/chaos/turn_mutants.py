@@ -44,8 +44,8 @@ MUTANTS: Final = by_name(
     _mutant(
         "who waits for a turn is passed by",
         f"{_LUA}_in_place.lua",
-        "delivered + redis.call('ZCOUNT', held_back(queue), '-inf', NOW - ON_ITS_WAY) > room",
-        "delivered > room",
+        "ipairs({ ready(queue), held_back(queue) })",
+        "ipairs({ ready(queue) })",
     ),
     _mutant("the backlog of another", _DELIVER, "hold_back(OWNER, step.queue", "hold_back('', step.queue"),
     _mutant("what is late before what is urgent", _DELIVER, "2 * PRIORITY +", "-2 * PRIORITY +"),
