@@ -242,8 +242,12 @@ async def test_nobody_goes_on_in_place_where_somebody_waits_for_a_turn(driver: S
     goes_on = Continue(Message(role="assistant", content="hm"))
     (following,) = (await driver.store.steps.settle(lease, goes_on, place=place)).following
     (held,) = await fleet.submit(B, 1)
+    # All have waited for as long: the worker has room for those that are delivered, and for no other.
+    delivered = await driver.redis.zrange(keys.ready("00", "model"), 0, -1)
+    assert len(delivered) == WINDOW
+    await driver.redis.zadd(keys.ready("00", "model"), dict.fromkeys(delivered, 1))
     await driver.redis.zadd(keys.held_back("00", "model"), {f"{held}/1": 1})
-    place = OfferedPlace("w1", "n2", 10.0, following.log.position, following.log.position_at, 0)
+    place = OfferedPlace("w1", "n2", 10.0, following.log.position, following.log.position_at, WINDOW)
     assert not (await driver.store.steps.settle(following, goes_on, place=place)).following
 
 
