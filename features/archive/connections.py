@@ -28,7 +28,7 @@ STATEMENT: Final = 30
 LOCK: Final = 10
 """Seconds that one waits for what another transaction holds."""
 WHOLE: Final = 60
-"""Seconds that a transaction may take, whatever the network does."""
+"""Seconds that a transaction may take, whatever the network does; to give a statement up there takes ten more."""
 _CONNECTIONS: Final = {"pool_size": 2, "max_overflow": 2, "pool_timeout": 10, "pool_recycle": 1800}
 _WRITES: Final = "palaver_writes"
 # Acknowledged is on disk: what Redis lets go then is nowhere else. A stronger setting of the server stays.
@@ -40,7 +40,7 @@ _BOUNDS: Final = text(
 
 
 class Connections:
-    """The connections to one database. ``where`` is its name for messages, without a password."""
+    """The connections to one database, of one event loop. ``where`` is its name for messages, without a password."""
 
     def __init__(self, engine: AsyncEngine, where: str) -> None:
         self._engine = engine
@@ -53,9 +53,9 @@ class Connections:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that sees one state of the database. Raises as `writing`."""
+        """A transaction that sees one state of the database, in the time of one statement. Raises as `writing`."""
         options = {"isolation_level": "REPEATABLE READ"} if self.is_postgresql else {}
-        async with self._transaction(options, WHOLE, STATEMENT) as connection:
+        async with self._transaction(options, CONNECT + STATEMENT, STATEMENT) as connection:
             yield connection
 
     @asynccontextmanager

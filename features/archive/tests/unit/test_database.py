@@ -327,7 +327,7 @@ async def test_views_say_what_was_said_and_done(database: Database) -> None:
 
 
 async def test_views_pass_over_json_that_no_database_reads(database: Database) -> None:
-    deep = "[" * 1200 + "]" * 1200
+    deep, deeper = ("[" * levels + "]" * levels for levels in (700, 1400))
     texts = [
         '{"message":{"role":"user","content":"a \\u0000 b"}}',
         '{"message":{"role":"user","content":"\\ud83d"}}',
@@ -336,13 +336,15 @@ async def test_views_pass_over_json_that_no_database_reads(database: Database) -
         "NaN",
         '{"message":{"role":"user","content":"deep"},"x":' + deep + "}",
         '{"message":{"role":"assistant","content":"x","tool_calls":7}}',
+        '{"message":{"role":"user","content":"large"},"x":1e400000}',
+        '{"message":{"role":"user","content":"deeper"},"x":' + deeper + "}",
     ]
     entries = [ArchivedEntry(at, {**said(at, "", "").fields, "data": text}) for at, text in enumerate(texts, start=1)]
     await database.write([conversation(ONE, entries)])
     found = [row["text"] for row in await rows(database, "SELECT text FROM palaver.messages ORDER BY position")]
     assert found[:3] == ["a \ufffd b", "\ufffd", "\U0001f600"]
     assert found[3:5] == ["", ""]
-    assert found[6] == "x"
+    assert found[5:] == ["deep", "x", "large", ""]
     await rows(database, "SELECT * FROM palaver.tool_calls")
     assert [entry.fields["data"] for entry in await database.entries(ONE, 0, 10)] == texts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -202,6 +203,18 @@ async def test_a_server_that_answers_nothing_is_waited_for_and_not_for_ever(
     monkeypatch.undo()
     await database.write([with_a_call(OURS)])
     assert await whole(database, OURS)
+
+
+async def test_a_port_that_takes_connections_and_says_nothing_is_not_waited_for_for_ever(
+    url: str, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CONNECT", 2)
+    monkeypatch.setattr(connections, "WHOLE", 1_000_000)
+    with socket.create_server((HOST, 0)) as silent:
+        database = Database.of(url.replace(f":{server.port}/", f":{silent.getsockname()[1]}/"))
+        with pytest.raises(ArchiveAway, match="did not answer in time"):
+            await database.write([with_a_call(ONE)])
+        await database.close()
 
 
 async def test_a_lock_of_another_program_is_not_waited_for_for_ever(

@@ -18,6 +18,7 @@ from features.archive import connections
 from features.archive.database import Database
 from features.archive.errors import ArchiveAway
 from features.archive.tests.conversations import conversation, conversation_id, said, with_a_call
+from tests.waiting import aeventually
 
 ONE = conversation_id("one")
 _WRITER = """
@@ -98,18 +99,20 @@ async def test_a_full_disk_loses_nothing_and_is_gone_on_with_once_there_is_room(
 @pytest.mark.parametrize(
     ("content", "said"), [(b"no database at all" * 100, "its file is no database"), (None, "its file cannot be opened")]
 )
-def test_what_is_no_database_is_said(path: Path, content: bytes | None, said: str) -> None:
-    async def migrate() -> None:
-        database = Database.of(f"sqlite:///{path}")
-        try:
-            await database.migrate()
-        finally:
-            await database.close()
-
-    path.mkdir() if content is None else path.write_bytes(content)
+async def test_what_is_no_database_is_said_and_leaves_no_thread(path: Path, content: bytes | None, said: str) -> None:
+    make(path, content)
+    before = {*threading.enumerate()}
+    database = Database.of(f"sqlite:///{path}")
     with pytest.raises(ArchiveAway, match=said):
-        asyncio.run(migrate())
-    assert not any("aiosqlite" in repr(each) or "_connection_worker" in repr(each) for each in threading.enumerate())
+        await database.migrate()
+    await database.close()
+    # One that ends takes the loop for it, a moment later.
+    await aeventually(lambda: before.issuperset(threading.enumerate()))
+
+
+def make(path: Path, content: bytes | None) -> None:
+    """A file with this content; a folder for none."""
+    path.mkdir() if content is None else path.write_bytes(content)
 
 
 @pytest.mark.process
