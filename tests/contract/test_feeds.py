@@ -21,6 +21,7 @@ from palaver.store.redis.connection import Connection
 from palaver.vocabulary.ids import new_run_id
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver
+from tests.redis_cluster import ON_CLUSTER
 from tests.waiting import PATIENCE, aeventually
 
 
@@ -433,3 +434,25 @@ async def test_waits_one_after_the_other_share_one_connection(driver: StoreDrive
         await aeventually(partial(_nobody_subscribes, redis, run_id), every=0)
     await feeds.close()
     assert connection.made == 1
+
+
+@pytest.mark.skipif(ON_CLUSTER, reason="counts what one server was told")
+async def test_a_script_tells_of_a_feed_once_if_nobody_hears_it_and_of_all_else(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    before = await _told(driver)
+    await _say(driver, lease, "a", "b", "c")
+    assert await _told(driver) == before + 1
+    async with driver.redis.pubsub() as hearing:
+        await hearing.subscribe(keys.feed(run_id))
+        await _say(driver, lease, "d", "e", "f")
+        assert await _told(driver) == before + 4
+        heard = [await hearing.get_message(timeout=PATIENCE) for _ in range(4)]
+        assert [message["data"][-3:] for message in heard[1:]] == [b'%c"}' % letter for letter in b"def"]
+    await _say(driver, lease, "g", "h")
+    assert await _told(driver) == before + 5
+    await driver.finish(lease)
+
+
+async def _told(driver: StoreDriver) -> int:
+    """How often the server was told of something."""
+    return int((await driver.redis.info("commandstats"))["cmdstat_publish"]["calls"])

@@ -28,10 +28,10 @@ STEEPEST = 2.3
 SLACK = 0.02
 """Of the whole, that may come of where pages begin. The meter counts in steps, of which one more is nothing either."""
 
-MOST_COMMANDS: Final = {"claim": 14, "settle": 32}
+MOST_COMMANDS: Final = {"claim": 14, "settle": 31}
 """Of the scripts of a model step with one inline call, in the middle of its run (ADR 0006); with a price and
 the turns of tenants (ADR 0094), and a line for statistics (ADR 0042)."""
-IN_PLACE: Final = 36
+IN_PLACE: Final = 33
 """Of both in one, where the worker goes on with the run (ADR 0027)."""
 TOOL_STEP: Final = {"claim": 14, "settle": 29}
 """Of the scripts of a model step with a tool step behind it, which each of them is called for: at most."""

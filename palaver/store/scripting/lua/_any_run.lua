@@ -8,6 +8,9 @@ local function leased_to(steps, name, fence)
   return step and step.state == StepState.LEASED and step.fence == fence and step
 end
 
+-- Feeds without a listener: one that begins to hear behind this script reads first what there is.
+local unheard = {}
+
 -- Add an event to a run's feed, and tell who listens. Small ones are limited by their number; the bytes of the others are
 -- counted in RUN `shown`, and beyond the limit the older half of the feed goes.
 local function write_feed(run, feed, seq, kind, at, data)
@@ -16,6 +19,7 @@ local function write_feed(run, feed, seq, kind, at, data)
     redis.call('XTRIM', feed, 'MAXLEN', math.floor(redis.call('XLEN', feed) / 2))
     redis.call('HSET', run, 'shown', math.floor(Limit.FEED_BYTES / 2))
   end
+  if unheard[feed] then return end
   -- A number is cheaper in a format than between texts.
-  redis.call(Channel.PUBLISH, feed, string.format('%d %d ', seq, at) .. kind .. ' ' .. data)
+  unheard[feed] = redis.call(Channel.PUBLISH, feed, string.format('%d %d ', seq, at) .. kind .. ' ' .. data) == 0
 end
