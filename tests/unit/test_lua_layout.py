@@ -99,6 +99,69 @@ def test_a_function_is_made_within_the_only_one_that_calls_it() -> None:
     ]
 
 
+def test_a_function_is_made_in_the_branch_that_calls_it() -> None:
+    part = (
+        "local sum = 0\nlocal function add(n)\n  sum = sum + n\nend\n"
+        "local function some(n)\n  if n > 3 then add(n) return sum end\n  return -1\nend\n"
+    )
+    assert lines("-- needs: part\nif args.text then return some(4) .. some(2) end\n", _part=part) == [
+        "local sum do",
+        "sum = 0",
+        "end",
+        "local args_text = ARGV[1]",
+        "if args_text then",
+        "local function some(n)",
+        "  if n > 3 then",
+        "local function add(n)",
+        "  sum = sum + n",
+        "end",
+        " add(n) return sum end",
+        "  return -1",
+        "end",
+        " return some(4) .. some(2) end",
+    ]
+    assert answer(script("-- needs: part\nif args.text then return some(4) .. some(2) end\n", _part=part)) == "4-1"
+
+
+@pytest.mark.parametrize(
+    ("why", "calls", "answers", "stands"),
+    [
+        ("two branches", "if n > 3 then add(n) else add(1) end return sum", "45", "(n)\nlocal function add"),
+        ("a branch in another", "if n > 0 then if n > 3 then add(n) end add(1) end return sum", "56", "then\nlocal"),
+        ("a condition", "if add(n) then return 0 elseif add(1) then return 0 end return sum", "58", "(n)\nlocal"),
+        ("a loop", "for i = 1, n do if i > 3 then add(i) end end return sum", "44", "(n)\nlocal function add"),
+        ("a loop in a branch", "if n > 3 then while sum < 9 do add(n) end end return sum", "1212", "then\nlocal"),
+        ("a block", "if n > 3 then do add(n) end end return sum", "44", " do\nlocal function add"),
+        ("a function", "local f = function() if n > 3 then add(n) end end f() return sum", "44", "(n)\nlocal"),
+        ("a name of a branch", "if n > 3 then local sum = 7 add(n) end return sum", "44", "(n)\nlocal function add"),
+        ("a text", "if n > 3 then add(n) end return 'add' and sum", "44", "then\nlocal function add"),
+        ("a field", "local t = {} t.add = 1 if n > 3 then add(n) end return sum", "44", "then\nlocal function add"),
+    ],
+)
+def test_it_is_made_once_ahead_of_all_its_calls(why: str, calls: str, answers: str, stands: str) -> None:
+    part = f"local sum = 0\nlocal function add(n)\n  sum = sum + n\nend\nlocal function all(n)\n  {calls}\nend\n"
+    text = script("-- needs: part\nreturn all(4) .. all(2)\n", _part=part)
+    assert answer(text) == answers, why
+    assert stands in text, why
+
+
+def test_each_line_has_its_origin() -> None:
+    part = "local function add(n)\n  return n\nend\nlocal function some(n)\n  if n then return add(n) end\nend\n"
+    source = Assembler(NAMES, {"_part": part, "write": "-- needs: part\nreturn some(args.text)\n"}).script(Write)
+    made = zip(source.text.splitlines(), source.lines, strict=True)
+    assert [(text, line.number) for text, line in made if line.file == "_part.lua"] == [
+        ("local some do", 4),
+        ("function some(n)", 4),
+        ("  if n then", 5),
+        ("local function add(n)", 1),
+        ("  return n", 2),
+        ("end", 3),
+        (" return add(n) end", 5),
+        ("end", 6),
+        ("end", 6),
+    ]
+
+
 def test_what_it_uses_of_its_own_part_goes_with_it() -> None:
     text = script(
         "-- needs: far\nreturn far(2) .. far(3)\n",

@@ -2,7 +2,8 @@
 all of its callers are.
 
 Redis runs a script from its first line at each call, so each function at its left edge is made again each time, called
-or not. A function that is made within its only caller costs nothing where this is not called.
+or not. A function that is made within its only caller costs nothing where this is not called, and one that is made
+within the branch that calls it nothing where this is not taken.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Final
 
 from palaver.store.scripting.frames import MOST_CAPTURED, Line, Section, Source, framed, joined
@@ -20,6 +22,9 @@ _LOCALS: Final = re.compile(r"local (?P<function>function )?(?P<names>\w+(?:, \w
 _HEADER: Final = re.compile(r"local function \w+\((?P<parameters>[^)]*)\)")
 _WORDS: Final = re.compile(r"'(?:\\.|[^'\\])*'|(?<![\w.])([A-Za-z_]\w*)")
 """Words that may be the name of a local, or a text; a word behind a dot is a field."""
+_BLOCKS: Final = re.compile(r"'(?:\\.|[^'\\])*'|\b(?P<word>function|for|while|do|then|else|elseif|repeat|until|end)\b")
+_INNER: Final = re.compile(r"\b(?:local(?: function)?|for) ([\w, ]+)|\bfunction[ \w]*\(([^)]*)\)")
+"""Names that a statement declares within itself."""
 
 
 class Statement:
@@ -35,6 +40,34 @@ class Statement:
         self.has_value = bool(match and match["value"])
 
     @cached_property
+    def inner(self) -> frozenset[str]:
+        """Names of locals that it declares within itself."""
+        found = (name for names in _INNER.findall(self.text) for name in ",".join(names).split(","))
+        return frozenset(map(str.strip, found))
+
+    def branches(self, name: str) -> Iterator[Sequence[int]]:
+        """The branches that each use of a name is in, by their beginnings, the outermost first. Functions and loops in
+        it, which may be gone through often, are as a whole in the branch that they stand in."""
+        open_blocks, loops, whole = list[int](), False, self.is_function
+        for match in re.finditer(rf"{_BLOCKS.pattern}|(?<![\w.]){name}\b", self.text):
+            word = match["word"]
+            if word == "function" and whole:
+                whole = False
+            elif word in ("for", "while"):
+                loops = True
+            elif word in ("function", "repeat", "do"):
+                open_blocks.append(match.end() if word == "do" and not loops else -1)
+                loops = loops and word != "do"
+            elif word == "then":
+                open_blocks.append(match.end())
+            elif word == "else":
+                open_blocks[-1] = match.end()
+            elif word in ("elseif", "until", "end") and open_blocks:
+                open_blocks.pop()
+            elif match[0] == name:
+                yield open_blocks[: open_blocks.index(-1)] if -1 in open_blocks else [*open_blocks]
+
+    @cached_property
     def expression(self) -> tuple[str, Expression] | None:
         """Its name and itself, if it is a function of one expression."""
         return Expression.of(self.text) if self.is_function else None
@@ -48,6 +81,8 @@ class _Piece:
         self.part = part
         self.host: _Piece | None = None
         self.within: list[_Piece] = []
+        self.branches: Sequence[int] = ()
+        """The branches of its host that it is in, by their beginnings."""
         self.users: list[_Piece] = []
         header = _HEADER.match(statement.text) if statement.is_function else None
         self.behind_header = header.end() if header else 0
@@ -76,12 +111,38 @@ class _Piece:
         statement = self.statement
         text, lines = statement.text, statement.lines
         if self.within:
-            inner = joined(*(piece.source() for piece in self.within))
-            text = f"{text[: self.behind_header]}\n{inner.text}{text[self.behind_header :]}"
-            lines = [lines[0], *inner.lines, *lines]
+            text, lines = self._filled()
         if declared:
             return Source(text, lines)
         return Source(text.removeprefix("local "), lines) if statement.has_value else Source("", ())
+
+    def _filled(self) -> Source:
+        text, lines = self.statement.text, self.statement.lines
+        places = defaultdict[int, list[Source]](list)
+        for piece in self.within:
+            places[piece.branches[-1] if piece.branches else self.behind_header].append(piece.source())
+        texts, origins, at, line = list[str](), list[Line](), 0, 0
+        for place, sources in sorted(places.items()):
+            inner, whole = joined(*sources), text.count("\n", at, place)
+            texts += text[at:place], "\n", inner.text
+            origins += (*lines[line : line + whole + 1], *inner.lines)
+            at, line = place, line + whole
+        return Source("".join((*texts, text[at:])), [*origins, *lines[line:]])
+
+    def branches_for(self, piece: _Piece) -> Sequence[int]:
+        """The branches of this one that all uses of another one are in; none if it would find other names there than it
+        means."""
+        name, meant = piece.statement.declares[0], piece.words().difference(*piece.inner()) | piece.captures
+        if not self.statement.inner.isdisjoint({name, *meant}):
+            return ()
+        ways = [*self.statement.branches(name), *(other.branches for other in self.within if name in other.words())]
+        return [places[0] for places in takewhile(lambda places: len({*places}) == 1, zip(*ways, strict=False))]
+
+    def inner(self) -> Iterator[frozenset[str]]:
+        """Names of locals that it, and each function within it, declares within itself."""
+        yield self.statement.inner
+        for piece in self.within:
+            yield from piece.inner()
 
 
 def laid_out(head: Sequence[Statement], parts: Sequence[Sequence[Statement]]) -> Source:
@@ -130,21 +191,20 @@ def _resolve(pieces: Sequence[_Piece]) -> set[str]:
 
 def _settle(piece: _Piece) -> None:
     """Put a function within the innermost one that all of its users are, or are in, if neither this nor those around it
-    would then capture too much, or hide what it uses."""
+    would then capture too much, or hide what it uses. There it stands in the innermost branch that they are in; within
+    a statement that is no function, in a branch or not at all."""
     ways = [[user, *user.hosts()] for user in piece.users]
     name = piece.statement.declares[0]
     for host in next(iter(ways), ()):
-        around = [host, *host.hosts()]
-        if (
-            host.behind_header
-            and all(host in way for way in ways)
-            and all(
-                piece.captures.isdisjoint(outer.parameters)
-                and len((outer.captures | piece.captures) - {name}) <= MOST_CAPTURED
-                for outer in around
-            )
+        if not all(host in way for way in ways):
+            continue
+        around, branches = [host, *host.hosts()], host.branches_for(piece)
+        if (host.behind_header or branches) and all(
+            piece.captures.isdisjoint(outer.parameters)
+            and (not outer.behind_header or len((outer.captures | piece.captures) - {name}) <= MOST_CAPTURED)
+            for outer in around
         ):
-            piece.host = host
+            piece.host, piece.branches = host, branches
             host.within.insert(0, piece)
             for outer in around:
                 outer.captures |= piece.captures
