@@ -364,6 +364,7 @@ def test_of_several_that_follow_one_has_the_message() -> None:
     first.job.callback((0, "'run is running'", 0.1))
     for begin in begins:
         begin()
+    assert [call.args[0] for call in calls] == ["palaver.tool_step"] * 2, "what the pool runs is what Celery is told"
     tasks = {request.id: request.name for request in state.active_requests if request.id.startswith(RUN)}
     assert tasks == {f"{RUN}:1:a:1": "palaver.tool_step", f"{RUN}:1:b:1": "palaver.tool_step"}
     calls[1].callback((0, "'run is running'", 0.1))
