@@ -9,6 +9,7 @@ bytecode also says how many locals there are at once, of which Lua has a limit. 
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import sys
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import lupa.lua51  # type: ignore[import-untyped]
 
 from palaver.config.settings import Settings
+from palaver.feature import features
 from palaver.store.scripting.additions import all_hooks, all_lua_files, all_scripts
 from palaver.store.scripting.assembly import Assembler, Files, Names, lua_files
 from palaver.store.scripting.contracts.core import SCRIPTS
@@ -231,7 +233,8 @@ def _fields(code: str) -> set[str]:
 
 
 def main() -> None:
-    """Print what is wrong, if anything is."""
+    """Print what is wrong, if anything is. Parts of features that are off here are checked, too."""
+    os.environ.update({feature.switch: "on" for feature in features().values() if feature.switch})
     files, names, hooks = all_lua_files(), shared_names(ScriptSettings.of(Settings()), VERSION), all_hooks()
     try:
         found = sorted({*faults(all_scripts(), names, files, hooks), *faults_of_core(SCRIPTS, names, lua_files())})

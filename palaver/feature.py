@@ -62,6 +62,14 @@ class Feature:
     these are left alone by processes without it."""
     may_miss: bool = False
     """True: its parts only take note, and runs are not left alone by processes without it. It misses what these do."""
+    switch: str | None = None
+    """A variable of the environment: where neither it nor the one with ``_FILE`` is set, the feature has no parts in
+    scripts of the core, holds nothing and recalls nothing. None: there is none."""
+    holds: bool = False
+    """True: what has ended stays in the store until the feature lets it go."""
+    recall: str | None = None
+    """A function of the settings that returns a `palaver.store.recall.Remembering`, or None. It has runs and
+    conversations that the store does not have any more."""
     names: str | None = None
     """The enums that its scripts write as Python does (`Switch.ON`), a tuple."""
     store: str | None = None
@@ -113,6 +121,11 @@ class Feature:
     """Variables of the environment that it reads and that are no settings of the core, by their whole names."""
 
     @property
+    def on(self) -> bool:
+        """True where its switch is, if it has one."""
+        return self.switch is None or is_set(self.switch)
+
+    @property
     def due(self) -> str | None:
         """The key of its index of what is due at a time (`palaver.store.redis.due`); None if nothing of it is."""
         return f"{self.hash_tag}:due" if self.planned else None
@@ -128,6 +141,13 @@ class Feature:
         module, _, attribute = place.partition(":")
         found = import_module(f"{self.package}.{module}")
         return getattr(found, attribute) if attribute else found
+
+
+@cache
+def is_set(switch: str) -> bool:
+    """Tell whether a variable, or the one with ``_FILE``, was set when that was first asked: a process stays what it
+    is."""
+    return any(os.environ.get(switch + suffix) for suffix in ("", "_FILE"))
 
 
 @cache
@@ -149,6 +169,11 @@ def entries() -> Mapping[str, EntryPoint]:
     return MappingProxyType(found)
 
 
+def switched_on() -> frozenset[str]:
+    """Return the names of those that are on. To be asked before variables are hidden from tools."""
+    return frozenset(name for name, feature in features().items() if feature.on)
+
+
 def hash_tags() -> list[str]:
     """Return the hash tags of their own keys."""
     return [feature.hash_tag for feature in features().values() if feature.hash_tag]
@@ -167,7 +192,14 @@ def told_events() -> Mapping[str, str]:
 
 def seeing() -> frozenset[str]:
     """Return the names of those that see what becomes of runs."""
-    return frozenset(name for name, feature in features().items() if feature.hooks and not feature.may_miss)
+    return frozenset(
+        name for name, feature in features().items() if feature.hooks and not feature.may_miss and feature.on
+    )
+
+
+def holding() -> bool:
+    """Tell whether one of them holds what has ended."""
+    return any(feature.holds and feature.on for feature in features().values())
 
 
 def brought(

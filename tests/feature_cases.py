@@ -5,7 +5,7 @@ out at will.
   how many things of its kind these are. Its kinds are in the docstrings of its modules ``…_keys.py``.
   ``prepare`` does so before its runs, and ``async def take_note(store, tag)`` amid them.
 - ``async def check_key(redis, name, ttl)`` asserts the invariants of a key with its hash tag, and
-  ``check_shard(shard)`` those of what a shard has.
+  ``check_shard(shard)`` those of what a shard has: `SHARD_KINDS` are its kinds there, ``shard.of_features``.
 - ``async def counted(store)`` has what it counted of runs, which `tests/checkers/sums.py` compares with what they were.
 - ``SCRIPTS`` has a `tests.cost.cases.Case` for each of its scripts, ``REQUESTS`` a `tests.cost.requests.Case` for each
   of its routes.

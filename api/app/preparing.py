@@ -21,3 +21,4 @@ async def prepare_first_run(store: Store) -> None:
         await asyncio.sleep(0)
         model.model_rebuild()
     await store.scripts.prepare(Submit)
+    await store.memories.prepare()

@@ -5,7 +5,9 @@ What speaks to it is imported with the first `Database`, and needs the extra ``p
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, Self
 
 from palaver.errors import ConfigurationError
@@ -56,15 +58,19 @@ class Database:
         Raises:
             ConfigurationError: the schema is newer than this code, or the database cannot have it.
         """
-        from .schema import migrate
+        from .tables import NEWEST
 
-        await migrate(self._connections)
+        if await self.revision() != NEWEST:
+            # Alembic is loaded beside the steps of this process.
+            schema = await asyncio.to_thread(import_module, f"{__package__}.schema")
+            await schema.migrate(self._connections)
 
     async def revision(self) -> str | None:
         """Return the revision of the schema; None if there is none yet."""
-        from .schema import revision
+        from .reading import revision
 
-        return await revision(self._connections)
+        async with self._connections.reading() as connection:
+            return await revision(connection)
 
     async def versions(self, ids: Sequence[str]) -> ArchivedVersions:
         """Look up the state of conversations in the archive, before they are read from Redis to be written."""
@@ -86,12 +92,16 @@ class Database:
             async with self._connections.writing() as connection:
                 await write(connection, conversations, since)
 
-    async def forget_conversations(self, ids: Iterable[str]) -> None:
-        """Delete conversations, with their runs and entries."""
+    async def forget_conversations(self, ids: Sequence[str], since: ArchivedVersions | None = None) -> None:
+        """Delete conversations, with their runs and entries.
+
+        Raises:
+            ArchiveOvertaken: one of them was written or deleted after ``since``.
+        """
         from .writing import forget_conversations
 
         async with self._connections.writing() as connection:
-            await forget_conversations(connection, ids)
+            await forget_conversations(connection, ids, since)
 
     async def forget_runs(self, ids: Iterable[str]) -> None:
         """Delete runs, and their entries in the logs of their conversations."""
@@ -147,6 +157,41 @@ class Database:
 
         async with self._connections.reading() as connection:
             return await entries(connection, conversation_id, after, limit, most_bytes)
+
+    async def record(self, conversation_id: str) -> Mapping[str, str] | None:
+        """Return the fields of a conversation; None if it is not here."""
+        from .reading import conversation
+
+        async with self._connections.reading() as connection:
+            return await conversation(connection, conversation_id)
+
+    async def run(self, run_id: str) -> ArchivedRun | None:
+        """Return a run; None if it is not here."""
+        from .reading import run
+
+        async with self._connections.reading() as connection:
+            return await run(connection, run_id)
+
+    async def latest_runs(self, conversation_id: str, limit: int) -> Sequence[ArchivedRun]:
+        """Return the newest runs of a conversation, the newest first."""
+        from .reading import latest_runs
+
+        async with self._connections.reading() as connection:
+            return await latest_runs(connection, conversation_id, limit)
+
+    async def ids(self, after: str, limit: int) -> Sequence[str]:
+        """Return the next ids of conversations behind ``after``, in order."""
+        from .reading import ids
+
+        async with self._connections.reading() as connection:
+            return await ids(connection, after, limit)
+
+    async def amiss(self, conversation_id: str) -> Sequence[str]:
+        """Return which columns of a conversation and of its rows say something else than their records."""
+        from .reading import amiss
+
+        async with self._connections.reading() as connection:
+            return await amiss(connection, conversation_id)
 
     async def size(self) -> Mapping[str, int]:
         """Return the rows of each table, by name, and ``bytes``, those of all tables. Of a large table on PostgreSQL

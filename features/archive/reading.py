@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from sqlalchemy import Table, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from .records import ArchivedEntry, ArchivedRun
-from .rows import entry_of, fields_of, run_of
+from .rows import Row, conversation_row, entry_of, entry_row, fields_of, run_of, run_row
 from .tables import CONVERSATIONS, ENTRIES, KEPT, RUNS, SCHEMA
 
 _READ_BACK: Final = tuple(
@@ -21,6 +21,19 @@ _ESTIMATES: Final = text(
     "SELECT relname, reltuples::bigint AS rows, pg_total_relation_size(oid) AS bytes FROM pg_class"
     " WHERE relnamespace = CAST(:schema AS regnamespace) AND relkind IN ('r', 'p')"
 )
+
+
+async def revision(connection: AsyncConnection) -> str | None:
+    """Return the revision of the schema; None if there is none yet."""
+    if connection.dialect.name == "postgresql":
+        there = text(f"SELECT to_regclass('{SCHEMA}.alembic_version') IS NOT NULL")
+        of = f"{SCHEMA}.alembic_version"
+    else:
+        there = text("SELECT count(*) FROM sqlite_master WHERE name = 'alembic_version'")
+        of = "alembic_version"
+    if not (await connection.execute(there)).scalar_one():
+        return None
+    return (await connection.execute(text(f"SELECT version_num FROM {of}"))).scalar_one_or_none()
 
 
 async def conversation_of(connection: AsyncConnection, run_id: str) -> str | None:
@@ -40,6 +53,43 @@ async def runs(connection: AsyncConnection, conversation_id: str) -> Sequence[Ar
     """Return the runs of a conversation, the oldest first."""
     own = select(RUNS.c.id, RUNS.c.record).where(RUNS.c.conversation_id == conversation_id)
     return [run_of(row) for row in await connection.execute(own.order_by(RUNS.c.created_at, RUNS.c.id))]
+
+
+async def run(connection: AsyncConnection, run_id: str) -> ArchivedRun | None:
+    """Return a run."""
+    row = (await connection.execute(select(RUNS.c.id, RUNS.c.record).where(RUNS.c.id == run_id))).one_or_none()
+    return None if row is None else run_of(row)
+
+
+async def latest_runs(connection: AsyncConnection, conversation_id: str, limit: int) -> Sequence[ArchivedRun]:
+    """Return the newest runs of a conversation, the newest first."""
+    own = select(RUNS.c.id, RUNS.c.record).where(RUNS.c.conversation_id == conversation_id)
+    newest = own.order_by(RUNS.c.created_at.desc(), RUNS.c.id.desc()).limit(limit)
+    return [run_of(row) for row in await connection.execute(newest)]
+
+
+async def ids(connection: AsyncConnection, after: str, limit: int) -> Sequence[str]:
+    """Return the next ids of conversations behind ``after``, in order."""
+    wanted = select(CONVERSATIONS.c.id).where(CONVERSATIONS.c.id > after).order_by(CONVERSATIONS.c.id).limit(limit)
+    return [*(await connection.execute(wanted)).scalars()]
+
+
+async def amiss(connection: AsyncConnection, conversation_id: str) -> Sequence[str]:
+    """Return which columns of a conversation and of its rows say something else than their records."""
+    found = list[str]()
+    for row in await connection.execute(select(CONVERSATIONS).where(CONVERSATIONS.c.id == conversation_id)):
+        found += _amiss(conversation_row(row.id, fields_of(row.record)), row, "it")
+    for row in await connection.execute(select(RUNS).where(RUNS.c.conversation_id == conversation_id)):
+        found += _amiss(run_row(conversation_id, run_of(row)), row, row.id)
+    for row in await connection.execute(select(ENTRIES).where(ENTRIES.c.conversation_id == conversation_id)):
+        found += _amiss(entry_row(conversation_id, entry_of(row)), row, f"its entry {row.position}")
+    return found
+
+
+def _amiss(expected: Row, row: Any, what: str) -> Iterator[str]:
+    for name, value in expected.items():
+        if name != "record" and row._mapping[name] != value:
+            yield f"the column {name} of {what} says something else"
 
 
 async def entries(

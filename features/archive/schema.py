@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from palaver.errors import ConfigurationError
 
 from .connections import Connections
-from .tables import SCHEMA
+from .tables import METADATA, SCHEMA
 
 _SCRIPTS: Final = Path(__file__).parent / "migrations"
 _MIGRATING: Final = 3600
@@ -31,12 +31,6 @@ async def migrate(connections: Connections) -> None:
     """
     async with connections.writing(within=_MIGRATING) as connection:
         await connection.run_sync(_migrate)
-
-
-async def revision(connections: Connections) -> str | None:
-    """Return the revision of the schema; None if there is none yet."""
-    async with connections.reading() as connection:
-        return await connection.run_sync(_revision)
 
 
 def newest() -> str:
@@ -62,7 +56,7 @@ def _migrate(connection: Connection) -> None:
         )
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
-    config.attributes["connection"] = connection
+    config.attributes.update(connection=connection, metadata=METADATA, schema=SCHEMA)
     command.upgrade(config, "head")
 
 

@@ -37,6 +37,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+NEWEST: Final = "0001"
+"""The newest revision that this code knows."""
 SCHEMA: Final = "palaver"
 METADATA: Final = MetaData(schema=SCHEMA)
 _NANODOLLARS: Final = -9
@@ -81,6 +83,10 @@ class Dollars(TypeDecorator[int]):
             return None
         dollars = Decimal(value).scaleb(_NANODOLLARS)
         return float(dollars) if dialect.name == "sqlite" else dollars
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
+        """Whole nanodollars."""
+        return None if value is None else round(Decimal(value).scaleb(-_NANODOLLARS))
 
 
 _DOCUMENT: Final = JSON().with_variant(JSONB(), "postgresql")

@@ -56,9 +56,14 @@ async def versions(connection: AsyncConnection, ids: Sequence[str]) -> ArchivedV
     return ArchivedVersions(await _versions(connection, ids), await _forgotten(connection, lock=False))
 
 
-async def forget_conversations(connection: AsyncConnection, ids: Iterable[str]) -> None:
-    """Delete conversations, with their runs and entries."""
+async def forget_conversations(connection: AsyncConnection, ids: Sequence[str], since: ArchivedVersions | None) -> None:
+    """Delete conversations, with their runs and entries. Raises as `write`."""
+    # Which nothing is written beside.
     await _note_deletion(connection)
+    if since is not None:
+        now = await _versions(connection, ids)
+        if changed := [each for each in ids if now.get(each) != since.versions.get(each)]:
+            raise ArchiveOvertaken(changed)
     await connection.execute(delete(CONVERSATIONS).where(CONVERSATIONS.c.id.in_(sorted(set(ids)))))
 
 

@@ -69,6 +69,8 @@ class Removal:
             yield partial(self._erase_passing, shard, tag)
             yield partial(self._erase_shared, shard, tag)
         yield from self._of_features(tag, begins_runs=False)
+        for side in sides().values():
+            yield partial(side.erase_elsewhere, tag)
         for told in all_told():
             yield partial(self._erase_told, told, tag)
         for last in (self._erase_agents, self._erase_api_keys, self._erase_acts):

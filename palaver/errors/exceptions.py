@@ -283,6 +283,8 @@ class UnknownRecord(PalaverError):
 
     code: ClassVar[str]
     """The code of the problem that it is for a caller of the API."""
+    unknown: str = ""
+    """The id, of a run or a conversation."""
 
 
 class UnknownRun(UnknownRecord):
@@ -292,6 +294,7 @@ class UnknownRun(UnknownRecord):
 
     def __init__(self, run_id: str) -> None:
         super().__init__(_nothing_of("run", run_id))
+        self.unknown = run_id
 
 
 class UnknownConversation(UnknownRecord):
@@ -301,6 +304,7 @@ class UnknownConversation(UnknownRecord):
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(_nothing_of("conversation", conversation_id))
+        self.unknown = conversation_id
 
 
 class UnknownAgent(UnknownRecord):

@@ -56,6 +56,8 @@ async def create_conversation(
     chosen = None if body.id is None else chosen_id(backend, body.id)
     check_dialect_texts(dialect_texts)
     admitted = await admit_conversation(body, backend, caller)
+    if chosen is not None:
+        await within_deadline(backend.store.memories.bring_back(chosen))
     beginning = backend.store.conversations.begin(
         admitted.body, chosen, dialect_texts=dialect_texts, by=caller.identity, agent_by=admitted.agent_by
     )

@@ -92,6 +92,8 @@ async def fork(
     check_dialect_texts(dialect_texts)
     await check_heard(conversation_id, backend, caller)
     admitted = await admit_conversation(body, backend, caller)
+    if target is not None:
+        await within_deadline(backend.store.memories.bring_back(target))
 
     async def fork_admitted() -> tuple[Conversation, bool]:
         forking = backend.store.history.fork(

@@ -97,7 +97,8 @@ async def begin(
     async def submit_admitted() -> tuple[Submitted, NotDurable | None]:
         admitted = await admit_submission(submission, backend, caller, options.get("writers", ()))
         if begins:
-            chosen_id(backend, submission.conversation_id or "")
+            chosen = chosen_id(backend, submission.conversation_id or "")
+            await within_deadline(backend.store.memories.bring_back(chosen))
         if submission.on_conflict == "steer":
             await within_deadline(backend.store.capacity.admit())
         submitting = backend.store.runs.submit(

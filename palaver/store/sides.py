@@ -86,6 +86,11 @@ class StoreSide:
         erasure asks once no run of the tenant is there."""
         return False
 
+    async def erase_elsewhere(self, tag: str) -> bool:
+        """Erase some of what a tenant has outside of the store, once no run and no conversation of it is there, and
+        tell whether there was any."""
+        return False
+
     def shared_in(self, shard: str) -> Sequence[Key]:
         """Sorted sets of a shard that have members of all tenants, each with its owner in front."""
         return ()

@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.feature import features
 from palaver.store.conversations.server_lists import ServerLists
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.feature_set import FeatureSet
@@ -21,6 +22,7 @@ from palaver.store.fleet.planning import Planning
 from palaver.store.fleet.providers import Providers
 from palaver.store.fleet.tools import Tools
 from palaver.store.fleet.turns import WaitingTenants
+from palaver.store.recall import Memories
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, is_absent, is_closed
@@ -71,13 +73,15 @@ class Store:
         self._send = send
         self.scripts = scripts
         self.capacity = Capacity(connection, settings, taken=lambda: scripts.taken)
-        self.vault = Vault(connection, scripts, settings)
-        self.server_lists = ServerLists(connection, scripts)
-        self.steps = Steps(connection, scripts, settings)
-        self.queues = ToolQueues(connection)
         self.rounds = Rounds(connection, settings)
         self._ground = Ground(connection, scripts, settings, self.capacity, self.rounds)
         self._parts: dict[Callable[[Ground], Any], Any] = {}
+        remembering = (each.load(each.recall)(settings) for each in features().values() if each.recall and each.on)
+        self.memories = Memories(self._ground, [memory for memory in remembering if memory is not None])
+        self.vault = self.memories.recalling(Vault(connection, scripts, settings))
+        self.server_lists = ServerLists(connection, scripts)
+        self.steps = Steps(connection, scripts, settings)
+        self.queues = ToolQueues(connection)
         self.due = DueIndex(connection, scripts, self.rounds, self.queues)
         self.fleet = Fleet(connection, settings)
         self.planning = Planning(connection, self.fleet)
@@ -96,28 +100,30 @@ class Store:
         """Runs: submitted, listed and read."""
         from palaver.store.runs.runs import Runs
 
-        return Runs(self._connection, self.scripts, self._settings, self.capacity, self.vault)
+        return self.memories.recalling(Runs(self._connection, self.scripts, self._settings, self.capacity, self.vault))
 
     @cached_property
     def conversations(self) -> Conversations:
         """Conversations: made, changed, listed and read."""
         from palaver.store.conversations.conversations import Conversations
 
-        return Conversations(self._connection, self.scripts, self.runs, self.capacity, self.vault)
+        return self.memories.recalling(
+            Conversations(self._connection, self.scripts, self.runs, self.capacity, self.vault)
+        )
 
     @cached_property
     def children(self) -> Children:
         """Runs that are calls of other agents."""
         from palaver.store.runs.children import Children
 
-        return Children(self._connection, self.runs)
+        return self.memories.recalling(Children(self._connection, self.runs))
 
     @cached_property
     def control(self) -> RunControl:
         """Changes to runs that are there: cancels, inputs, deletions."""
         from palaver.store.runs.control import RunControl
 
-        return RunControl(self.scripts, self.runs)
+        return self.memories.recalling(RunControl(self.scripts, self.runs))
 
     @cached_property
     def bulk(self) -> BulkControl:
@@ -131,7 +137,7 @@ class Store:
         """Conversations that are written to, cut or copied without a run."""
         from palaver.store.runs.history import History
 
-        return History(self.scripts, self.runs, self.capacity, self.vault)
+        return self.memories.recalling(History(self.scripts, self.runs, self.capacity, self.vault))
 
     @cached_property
     def agents(self) -> Agents:
@@ -145,14 +151,15 @@ class Store:
         """The feeds of runs, for watchers."""
         from palaver.store.reading.feeds import Feeds
 
-        return Feeds(self._connection, self._redis.channels if isinstance(self._redis, SharedClient) else None)
+        channels = self._redis.channels if isinstance(self._redis, SharedClient) else None
+        return self.memories.recalling(Feeds(self._connection, channels))
 
     @cached_property
     def conversation_feeds(self) -> ConversationFeeds:
         """The feeds of conversations."""
         from palaver.store.reading.conversation_feeds import ConversationFeeds
 
-        return ConversationFeeds(self._connection, self.feeds, self.runs)
+        return self.memories.recalling(ConversationFeeds(self._connection, self.feeds, self.runs))
 
     @cached_property
     def tenants(self) -> Tenants:
@@ -279,6 +286,7 @@ class Store:
         for made in ("conversation_feeds", "feeds"):
             if made in vars(self):
                 await getattr(self, made).close()
+        await self.memories.close()
         await self.scripts.close()
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()

@@ -26,7 +26,7 @@ from tests.sentinels import BY_SENTINEL, SentinelServer
 _HERE: Final = Path(__file__).parent
 _EVERYWHERE: Final = frozenset(
     {
-        "actions", "agents", "appending", "cancel", "channel_connection", "conversation_usage", "counting",
+        "actions", "agents", "appending", "archiving", "cancel", "channel_connection", "conversation_usage", "counting",
         "deaths", "durability", "erasure", "event_kinds", "feeds", "full_store", "leases", "listening",
         "outage_sequences", "pool", "postponing", "provider_outages", "queue", "rate_caps", "retention",
         "schedules", "scripts", "server_lists", "steps", "submit", "titles", "versions", "webhooks",

@@ -84,6 +84,8 @@ class Shard:
     """Runs whose events are kept for their trace."""
     spans: list[dict[str, str]] = field(default_factory=list)
     """What traces are to be told."""
+    of_features: dict[str, Any] = field(default_factory=dict)
+    """What features have in the shard, by its kind: each looks at its own in ``check_shard``."""
 
     def unfinished(self, conversation_id: str) -> list[str]:
         """The runs of a conversation that have not ended."""
@@ -253,6 +255,8 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             setattr(shard, key_id or "begun", value)
         elif kind == "ended":
             shard.ended = value
+        elif any(kind in kinds for kinds in brought_to_tests("SHARD_KINDS").values()):
+            shard.of_features[kind] = value
         else:
             raise AssertionError(f"{text} is a key that nobody knows")
     for shard in shards.values():

@@ -23,15 +23,15 @@ from tests.contract.store_driver import StoreDriver
 
 @pytest.fixture
 def whole(redis: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> StoreDriver:
-    """Processes with the feature ``archive``."""
+    """Processes with the feature ``notes``."""
     with monkeypatch.context() as patch:
-        patch.setattr(shared_names, "seeing", lambda: seeing() | {"archive"})
+        patch.setattr(shared_names, "seeing", lambda: seeing() | {"notes"})
         return StoreDriver(Store(redis, settings), redis)
 
 
 async def wanted(redis: Any, run_id: str) -> None:
     """The feature is to see what becomes of the run, as its part of the script says that takes it."""
-    await redis.hset(keys.run(run_id), "features", "archive")
+    await redis.hset(keys.run(run_id), "features", "notes")
 
 
 async def test_a_worker_leaves_a_step_to_one_that_has_the_feature(
@@ -42,7 +42,7 @@ async def test_a_worker_leaves_a_step_to_one_that_has_the_feature(
     (delivery,) = submitted.deliveries
     with pytest.raises(NewerVersion) as left:
         await driver.try_claim(delivery)
-    assert left.value.feature == "archive"
+    assert left.value.feature == "notes"
     await whole.finish(await whole.claim(delivery))
     assert (await whole.get(submitted.run_id)).status is RunStatus.COMPLETED
 
@@ -65,10 +65,10 @@ async def test_what_is_dropped_holds_up_no_run(driver: StoreDriver, whole: Store
     runs = [await whole.submit() for _ in range(3)]
     for each in runs:
         await wanted(redis, each.run_id)
-    await redis.hset(fleet_keys.FEATURES, "archive", orjson.dumps(KeptFeature("1.0", True)))
-    with pytest.raises(ConfigurationError, match=r"has the feature archive \(1.0\)"):
+    await redis.hset(fleet_keys.FEATURES, "notes", orjson.dumps(KeptFeature("1.0", True)))
+    with pytest.raises(ConfigurationError, match=r"has the feature notes \(1.0\)"):
         await driver.store.feature_set.require()
-    assert await driver.store.feature_set.drop("archive") == 3
+    assert await driver.store.feature_set.drop("notes") == 3
     await driver.store.feature_set.require()
     for each in runs:
         await driver.finish(await driver.claim(each.deliveries[0]))

@@ -10,7 +10,7 @@ import lupa.lua51  # type: ignore[import-untyped]
 import pytest
 
 from deploy.lua_check import faults_of_core
-from palaver.feature import Feature, seeing
+from palaver.feature import Feature, holding, is_set, seeing
 from palaver.store.scripting.additions import all_hooks
 from palaver.store.scripting.assembly import Assembler
 
@@ -88,3 +88,15 @@ def test_the_check_knows_the_places() -> None:
     lua = {"end": CORE["end"].replace("run_ended", "run_over")}
     found = {*faults_of_core([], {}, lua)}
     assert {"run_over is no place of PLACES", "no script has the place run_ended"} <= found
+
+
+def test_a_feature_with_a_switch_does_nothing_where_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = Feature("notes", hooks={"run_ended": "note"}, switch="ANY_NOTES_URL", holds=True)
+    for module in ("palaver.feature", "palaver.store.scripting.additions"):
+        monkeypatch.setattr(f"{module}.features", lambda: {"notes": notes})
+    assert (seeing(), all_hooks.__wrapped__(), holding()) == (frozenset(), {}, False)
+    is_set.cache_clear()
+    monkeypatch.setenv("ANY_NOTES_URL_FILE", "/run/secrets/notes")
+    assert seeing() == {"notes"}
+    assert holding()
+    assert all_hooks.__wrapped__() == {"run_submitted": ["_show_to_notes"], "run_ended": ["_note"]}

@@ -20,6 +20,7 @@ from palaver.config.providers import key_variables, load_providers
 from palaver.config.secret_files import SUFFIX
 from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
+from palaver.feature import switched_on
 from palaver.secrets.redaction import register_secrets
 from palaver.telemetry.traces import HEADERS
 
@@ -69,6 +70,7 @@ def forget_keys(hidden: frozenset[str]) -> None:
 
 def narrow(here: Settings, hidden: frozenset[str]) -> None:
     """Before a process imports tools: leave what they may see."""
+    switched_on()
     for name in list(os.environ):
         if not visible(name, here.tool_env, hidden):
             del os.environ[name]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from alembic import context
 
-from features.archive.tables import METADATA, SCHEMA
-
-connection = context.config.attributes["connection"]
+attributes = context.config.attributes
+connection = attributes["connection"]
 context.configure(
     connection=connection,
-    target_metadata=METADATA,
-    version_table_schema=SCHEMA if connection.dialect.name == "postgresql" else None,
+    target_metadata=attributes["metadata"],
+    version_table_schema=attributes["schema"] if connection.dialect.name == "postgresql" else None,
 )
 with context.begin_transaction():
     context.run_migrations()

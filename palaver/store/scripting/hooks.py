@@ -25,6 +25,11 @@ PLACES: Final[Mapping[str, str]] = MappingProxyType(
         "`caps('NAME')`. `show_to('FEATURE')` says that it is to see the run: others leave it alone (ADR 0138).",
         "run_ended": "A run has ended: `status`, `reason`, `failed`, `failure`, `class` of its error or false. Reads "
         "fields of the run.",
+        "run_deleted": "A run that had ended is gone, and what the log had of it.",
+        "conversation_idle": "A conversation has no unfinished run: it may go after the retention. Its id is "
+        "`CONVERSATION`, here and at the next places.",
+        "conversation_changed": "A conversation is changed beside its runs.",
+        "conversation_deleted": "A conversation is gone, with its runs and its log.",
         "action_required": "A run waits for an `action`. Reads fields of the run.",
         "step_leased": "A worker gets a `step`, which is yet in the state that it was in, and is saved behind this.",
         "model_used": "The calls of the model under the lease that is over next `used` that.",
@@ -37,7 +42,7 @@ PLACES: Final[Mapping[str, str]] = MappingProxyType(
 Hooks = Mapping[str, Sequence[str]]
 """The names of the Lua files of the parts at each place."""
 
-_PLACE: Final = re.compile(r"^( +)-- hook: (\w+)(?: (\w+)\[(\d+)\])?$", re.MULTILINE)
+_PLACE: Final = re.compile(r"^( *)-- hook: (\w+)(?: (\w+)\[(\d+)\])?$", re.MULTILINE)
 _LISTED: Final = re.compile(r", hook\.(\w+)")
 _READS: Final = re.compile(r"^-- reads: (.+)$", re.MULTILINE)
 _FIELD: Final = re.compile(r"\bfield\.(\w+)")

@@ -11,7 +11,7 @@ from palaver.errors import ErrorClass
 from palaver.errors.sentences import Sentence
 from palaver.errors.vocabulary import FACTS
 from palaver.events import MESSAGES, TRACED, EventKind
-from palaver.feature import brought, seeing
+from palaver.feature import brought, holding, seeing
 from palaver.schemas.actions import ALL, ActionType
 from palaver.schemas.models import CancelMode, OnConflict
 from palaver.schemas.tenants import Caps
@@ -37,11 +37,16 @@ _ENUMS: Final[tuple[type[Enum], ...]] = (
     StepState, RunDue, SpanOutcome, VerdictKind, Renewal, RefusalCode,
 )  # fmt: skip
 
+HELD: Final = 10 * 365 * 86_400
+"""Seconds for which what has ended is there while a feature holds it: far longer than any retention."""
+
 
 class ScriptSettings(NamedTuple):
     """The settings that are written into the scripts."""
 
     retention: int
+    history_retention: int
+    """Seconds for which a run and a conversation that have ended stay, if nothing lets them go before."""
     feed_retention: int
     run_deadline_ms: int
     feed_cap: int
@@ -67,6 +72,7 @@ class ScriptSettings(NamedTuple):
         broker is the store's own server."""
         return cls(
             retention=int(settings.retention),
+            history_retention=HELD if holding() else int(settings.retention),
             # A feed goes with its run at the latest.
             feed_retention=int(min(settings.feed_retention, settings.retention)),
             run_deadline_ms=int(settings.run_deadline * 1000),

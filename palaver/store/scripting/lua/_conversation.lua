@@ -37,9 +37,10 @@ end
 
 -- It has no unfinished run: its retention begins.
 local function let_conversation_expire()
-  redis.call('EXPIRE', CONV, Setting.RETENTION)
-  redis.call('EXPIRE', LOG, Setting.RETENTION)
-  redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.RETENTION * 1000, CONVERSATION)
+  redis.call('EXPIRE', CONV, Setting.HISTORY_RETENTION)
+  redis.call('EXPIRE', LOG, Setting.HISTORY_RETENTION)
+  redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.HISTORY_RETENTION * 1000, CONVERSATION)
+  -- hook: conversation_idle
 end
 
 -- More fields and values of it may go with that.

@@ -93,9 +93,9 @@ local function finish(reason, failure)
   local vouches = status == RunStatus.COMPLETED and (tonumber(vouched or 0) or 0) > 0
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }),
     unpack(vouches and { 'vouched', vouched } or {}))
-  redis.call('EXPIRE', RUN, Setting.RETENTION)
+  redis.call('EXPIRE', RUN, Setting.HISTORY_RETENTION)
   -- Sweepers remove the run from the list of runs then.
-  redis.call('ZADD', ended_runs(), NOW + Setting.RETENTION * 1000, ID)
+  redis.call('ZADD', ended_runs(), NOW + Setting.HISTORY_RETENTION * 1000, ID)
   redis.call('EXPIRE', FEED, Setting.FEED_RETENTION)
   return activate_next_run()
 end

@@ -11,4 +11,5 @@ set_fields(args.hash_fields)
 if args.agent_by then redis.call('HSET', CONV, 'agent_by', all_names(redis.call('HGET', CONV, 'agent_by'), args.agent_by)) end
 redis.call('HINCRBY', CONV, 'revision', 1)
 touch()
+-- hook: conversation_changed
 return reply.changed()

@@ -29,4 +29,5 @@ end
 redis.call('UNLINK', CONV, LOG)
 for _, list in ipairs({ 'convs', 'convs:updated' }) do take_from_list(list, CONVERSATION) end
 redis.call('ZREM', PREFIX .. 'convs:expiring', CONVERSATION)
+-- hook: conversation_deleted
 return reply.deleted()

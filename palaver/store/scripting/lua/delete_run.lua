@@ -55,4 +55,5 @@ if there then tell_of_deletion(false) end
 -- A worker that has read the log meanwhile may have cached a summary of the run.
 if there and ENTERED then redis.call('HSET', CONV, 'withdrawn_at', ENTRIES) end
 redis.call('UNLINK', RUN)
+-- hook: run_deleted
 return reply.deleted()

@@ -15,6 +15,7 @@ if args.position < ENTRIES then
   log_entry('', 0, EventKind.MESSAGES_WITHDRAWN, string.format('{"first":%.0f,"last":%.0f}', first, last))
   -- Its run is not the last one any more: nothing goes on with it.
   redis.call('HDEL', CONV, 'last_outcome')
+  -- hook: conversation_changed
 end
 remember('request', args.request)
 return reply.withdrawn_behind { replayed = false }

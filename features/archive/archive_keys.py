@@ -1,0 +1,12 @@
+"""Keys of the archive.
+
+{p00}:unarchived   zset    conversations that have something which the archive lacks, and what it is to forget, by when
+                           a worker is to look at it next                                        no TTL
+"""
+
+from __future__ import annotations
+
+
+def unarchived(shard: str) -> str:
+    """The ids of a shard that the archive lacks, or is to forget."""
+    return f"{{p{shard}}}:unarchived"

@@ -1,0 +1,125 @@
+"""The loop of workers that archives what rests.
+
+A script that lets a conversation rest notes its id in its shard. Any worker takes some of these under a lease, reads
+them, writes them in one transaction, and acknowledges them in a script, which lets them go after the retention. If it
+dies in between, another one does so once the lease is over, and writes the same rows.
+
+Two may be at one conversation at once, one of them with what it read long ago. So each asks for the version that the
+database has before it reads: what another one has written meanwhile is not written over, and what was not written is
+not acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from palaver.vocabulary.ids import is_id
+
+from .backlog import DELETED, Backlog
+from .database import Database
+from .errors import ArchiveAway, ArchiveOvertaken, ArchiveRefused
+from .records import ArchivedConversation, ArchivedVersions
+
+_log: Final = logging.getLogger("palaver.features.archive")
+
+_IDLE: Final = 0.5
+"""Seconds between two looks, while there is nothing to archive."""
+_LONGEST: Final = 15.0
+"""Seconds between two looks at a database that is away, at most."""
+_AT_ONCE: Final = 20
+"""Conversations that are written in one transaction."""
+_BATCH: Final = 4 << 20
+"""Characters that are written in one transaction, and what one conversation has beyond them."""
+
+
+class Archiver:
+    """Archives what any of the workers has brought to rest."""
+
+    def __init__(self, backlog: Backlog, database: Database) -> None:
+        self._backlog = backlog
+        self._database = database
+
+    async def run(self) -> None:
+        """Archive, for ever. A database that is away is waited for."""
+        wait, migrated = _IDLE, False
+        try:
+            while True:
+                try:
+                    if not migrated:
+                        await self._database.migrate()
+                        migrated, wait = True, _IDLE
+                    if not await self.look():
+                        await asyncio.sleep(_IDLE)
+                except ArchiveAway as error:
+                    if migrated:
+                        _log.warning("what has ended stays in the store until the archive is back: %s", error)
+                    # It may be another one when it is back.
+                    migrated, wait = False, min(2 * wait, _LONGEST)
+                    await asyncio.sleep(wait)
+        finally:
+            await self._database.close()
+
+    async def look(self) -> int:
+        """Archive some of what there is; return how many ids that were."""
+        ids = await self._backlog.take()
+        await self._forget([any_id.removeprefix(DELETED) for any_id in ids if any_id.startswith(DELETED)])
+        lacking = [any_id for any_id in ids if not any_id.startswith(DELETED)]
+        while lacking:
+            lacking = lacking[await self._archive(lacking) :]
+        return len(ids)
+
+    async def _forget(self, deleted: Sequence[str]) -> None:
+        if not deleted:
+            return
+        # An id of a conversation may be used again: what is archived under it by then is another one.
+        since = await self._database.versions(deleted)
+        deleted = await self._backlog.deleted(deleted)
+        await self._database.forget_runs(any_id for any_id in deleted if is_id("run", any_id))
+        try:
+            await self._database.forget_conversations([each for each in deleted if is_id("conv", each)], since)
+        except ArchiveOvertaken:
+            return
+        await self._backlog.forgotten(deleted)
+
+    async def _archive(self, ids: Sequence[str]) -> int:
+        """Archive the first of these; return how many that are."""
+        since = await self._database.versions(ids[:_AT_ONCE])
+        batch, size, looked = list[ArchivedConversation](), 0, 0
+        for conversation_id in ids[:_AT_ONCE]:
+            looked += 1
+            try:
+                read = await self._backlog.read(conversation_id)
+            except ValueError as error:
+                _log.error("%s cannot be archived: %r", conversation_id, error)
+                continue
+            if read is not None:
+                batch.append(read)
+                size += _size(read)
+            if size >= _BATCH:
+                break
+        await self._write(batch, since)
+        return looked
+
+    async def _write(self, batch: Sequence[ArchivedConversation], since: ArchivedVersions) -> None:
+        """Write these, and acknowledge them. One that cannot be written is no reason to leave others; another worker
+        looks at it once the lease is over."""
+        if not batch:
+            return
+        try:
+            await self._database.write(batch, since)
+        except (ArchiveRefused, ArchiveOvertaken) as error:
+            if len(batch) == 1:
+                _log.warning("%s is not archived: %s", batch[0].id, error)
+            else:
+                for each in batch:
+                    await self._write([each], since)
+            return
+        await self._backlog.acknowledge(batch)
+
+
+def _size(archived: ArchivedConversation) -> int:
+    hashes = (archived.fields, *(entry.fields for entry in archived.entries), *(run.fields for run in archived.runs))
+    return sum(len(value) for fields in hashes for value in fields.values())

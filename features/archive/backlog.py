@@ -1,0 +1,188 @@
+"""The backlog of the archive: conversations of the store that it lacks, taken, read and acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from typing import Any, Final
+
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Fields, portions
+from palaver.store.redis.visits import ask_each
+from palaver.store.scripting.contracts.logs import LogPage, ReadLog
+from palaver.store.scripting.log_entries import in_reply, number
+from palaver.store.sides import Ground
+from palaver.vocabulary.ids import is_id, shard_of
+
+from . import archive_keys
+from .contract import Acknowledge, ArchiveAnew, Noted, NotResting, ReadResting, TakeUnarchived
+from .records import ArchivedConversation, ArchivedEntry, ArchivedRun
+from .terms import LEASE
+
+DELETED: Final = "-"
+"""In front of an id that is to be forgotten."""
+_AT_ONCE: Final = 50
+"""Ids that are taken of a shard."""
+_RUNS_AT_ONCE: Final = 100
+_LISTED: Final = 1000
+"""Conversations of a list that are looked at in one go."""
+
+
+class Backlog:
+    """The conversations that have something which the archive lacks."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._redis = ground.redis
+        self._scripts = ground.scripts
+        self._rounds = ground.rounds
+
+    async def size(self) -> int:
+        """Return how many ids it has, of all shards."""
+        counted = await ask_each(
+            self._redis, self._rounds.shards, lambda pipeline, shard: pipeline.zcard(archive_keys.unarchived(shard))
+        )
+        return sum(size for _, (size,) in counted)
+
+    async def take(self) -> list[str]:
+        """Take some ids. Others look at them once the lease is over, unless they are acknowledged."""
+        counted = await ask_each(
+            self._redis,
+            self._rounds.turn("unarchived", 2),
+            lambda pipeline, shard: pipeline.zcard(archive_keys.unarchived(shard)),
+        )
+        taken = await self._scripts.run_for_each(
+            [shard for shard, (size,) in counted if size],
+            lambda shard: TakeUnarchived(unarchived=archive_keys.unarchived(shard), limit=_AT_ONCE, lease=LEASE),
+        )
+        return [any_id for _, reply in taken for any_id in reply.ids]
+
+    async def read(self, conversation_id: str) -> ArchivedConversation | None:
+        """Return a conversation that rests, with what the archive lacks of its log, and the runs that this is about.
+        None: it does not rest, or is not there.
+
+        Raises ValueError for a record that is not as it was written.
+        """
+        reply = await self._scripts.run(
+            ReadResting(
+                conversation=keys.conversation(conversation_id),
+                log=keys.log(conversation_id),
+                unarchived=archive_keys.unarchived(shard_of(conversation_id)),
+            )
+        )
+        if isinstance(reply, NotResting):
+            return None
+        fields = dict(zip(reply.fields[::2], reply.fields[1::2], strict=True))
+        after = int(fields.get("archived", 0))
+        entries = await self._entries(conversation_id, after, int(fields.get("entries", 0)))
+        named = {entry.fields["run"] for entry in entries}
+        runs = await self._runs(conversation_id, filter(None, named))
+        # Their records say by which run each was retried.
+        earlier = {before for run in runs if (before := run.fields.get("retried_from"))} - named
+        runs += await self._runs(conversation_id, earlier)
+        return ArchivedConversation(conversation_id, fields, entries, runs, after)
+
+    async def _entries(self, conversation_id: str, after: int, through: int) -> list[ArchivedEntry]:
+        """What is behind that is of a run that has begun since."""
+        conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
+        entries, ends = list[ArchivedEntry](), False
+        while not ends and after < through:
+            reply = await self._scripts.run(ReadLog(conversation=conversation, log=log, after=after))
+            if not isinstance(reply, LogPage):
+                return []
+            ends = reply.ends
+            for entry_id, fields in map(in_reply, reply.entries):
+                after = number(entry_id)
+                entries.append(ArchivedEntry(after, _texts(fields)))
+        return [entry for entry in entries if entry.position <= through]
+
+    async def _runs(self, conversation_id: str, run_ids: Iterable[str]) -> list[ArchivedRun]:
+        """Those of these runs that have ended. A log that began as a copy has entries of runs of another one."""
+        found: list[ArchivedRun] = []
+        for some in portions([run_id for run_id in run_ids if is_id("run", run_id)], _RUNS_AT_ONCE):
+            pipeline = self._redis.pipeline(transaction=False)
+            for run_id in some:
+                pipeline.hgetall(keys.run(run_id))
+            for run_id, fields in zip(some, await pipeline.execute(), strict=True):
+                if fields.get(b"conversation") == conversation_id.encode() and b"ended_at" in fields:
+                    found.append(ArchivedRun(run_id, _texts(fields)))
+        return found
+
+    async def read_whole(self, conversation_id: str) -> ArchivedConversation | None:
+        """Return all that the store has of a conversation which the archive is to have; None if it is not there, or
+        the archive lacks something of it."""
+        before = await self._settled(conversation_id)
+        if before is None:
+            return None
+        entries = await self._entries(conversation_id, 0, int(before.get("entries", 0)))
+        runs = await self._runs(conversation_id, {entry.fields["run"] for entry in entries} - {""})
+        if await self._settled(conversation_id) != before:
+            return None
+        return ArchivedConversation(conversation_id, before, entries, runs, 0)
+
+    async def _settled(self, conversation_id: str) -> dict[str, str] | None:
+        """Return the hash of a conversation that rests, is not being deleted, and is not noted."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hgetall(keys.conversation(conversation_id))
+        pipeline.execute_command("ZSCORE", archive_keys.unarchived(shard_of(conversation_id)), conversation_id)
+        found, noted = await pipeline.execute()
+        fields = _texts(found)
+        rests = fields and "deleting" not in fields and not int(fields.get("unfinished", 0))
+        return fields if rests and noted is None else None
+
+    async def all_ids(self) -> AsyncIterator[str]:
+        """Yield the ids of all conversations of the store."""
+        for shard in self._rounds.shards:
+            for owner in keys.ALL_TENANTS:
+                listed = keys.conversations(shard, "", owner)
+                # From the end: those that leave the list meanwhile move none over a place that was looked at.
+                (seen,) = await self._all(("ZCARD", listed))
+                while seen > 0:
+                    first = max(0, seen - _LISTED)
+                    for conversation_id in await self._redis.zrange(listed, first, seen - 1):
+                        yield conversation_id.decode()
+                    seen = first
+
+    async def note_all(self) -> int:
+        """Have everything archived anew that rests; return how many conversations that are."""
+        noted = 0
+        async for conversation_id in self.all_ids():
+            reply = await self._scripts.run(
+                ArchiveAnew(conversation=keys.conversation(conversation_id), log=keys.log(conversation_id))
+            )
+            noted += isinstance(reply, Noted)
+        return noted
+
+    async def _all(self, *commands: Sequence[str]) -> list[Any]:
+        pipeline = self._redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return await pipeline.execute()
+
+    async def acknowledge(self, archived: Sequence[ArchivedConversation]) -> None:
+        """Say that the archive has these. Those in which more has happened meanwhile stay among what it lacks."""
+        await self._scripts.run_all(
+            Acknowledge(
+                conversation=keys.conversation(each.id),
+                log=keys.log(each.id),
+                unarchived=archive_keys.unarchived(shard_of(each.id)),
+                changes=int(each.fields.get("changes", 0)),
+                position=each.entries[-1].position if each.entries else each.after,
+                runs=tuple(run.id for run in each.runs),
+            )
+            for each in archived
+        )
+
+    async def deleted(self, ids: Sequence[str]) -> list[str]:
+        """Return those of these that the archive is to forget yet."""
+        noted = await self._all(*(("ZSCORE", archive_keys.unarchived(shard_of(each)), DELETED + each) for each in ids))
+        return [each for each, at in zip(ids, noted, strict=True) if at is not None]
+
+    async def forgotten(self, ids: Collection[str]) -> None:
+        """Say that the archive has nothing of these any more, which are deleted here."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for any_id in ids:
+            pipeline.zrem(archive_keys.unarchived(shard_of(any_id)), DELETED + any_id)
+        await pipeline.execute()
+
+
+def _texts(fields: Fields) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in fields.items()}

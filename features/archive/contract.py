@@ -1,0 +1,151 @@
+"""Operations on what is archived, and on what comes back."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from palaver.late import dataclass
+from palaver.store.redis.keys import Key
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.vocabulary.durations import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class TakenIds:
+    """These are for this process to archive, or to have forgotten, while its lease lasts."""
+
+    ids: tuple[str, ...]
+    """``conv_…`` is to be archived, ``-conv_…`` and ``-run_…`` to be forgotten."""
+
+
+class TakeUnarchived(Script[TakenIds]):
+    """Take some of what the archive lacks of a shard."""
+
+    when_full = True
+
+    unarchived: Key
+    limit: int
+    lease: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """It has no run that has not ended."""
+
+    fields: tuple[str, ...]
+    """Its hash, each field with its name before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotResting:
+    """It is not there, it is being deleted, or it has such a run: its end notes it again."""
+
+
+class ReadResting(Script[Resting | NotResting]):
+    """Read the hash of a conversation that is to be archived."""
+
+    when_full = True
+
+    conversation: Key
+    log: Key
+    unarchived: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """It is among what the archive lacks."""
+
+
+class ArchiveAnew(Script[Noted | NotResting]):
+    """Have the whole of a conversation archived, as if nothing of it was."""
+
+    when_full = True
+
+    conversation: Key
+    log: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The archive has it."""
+
+    all: bool
+    """False if more has happened in the conversation: it stays among those that are to be archived."""
+
+
+class Acknowledge(Script[Acknowledged]):
+    """Say that the archive has a conversation as it was: what has ended may go after the retention."""
+
+    when_full = True
+
+    conversation: Key
+    log: Key
+    unarchived: Key
+    changes: int
+    """The number of marks that it had."""
+    position: int
+    """The position of its log up to which it is archived."""
+    runs: tuple[str, ...]
+    """Its runs that are archived, as they ended."""
+
+
+class StoredField(NamedTuple):
+    """A field of a hash, whatever it is."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtBack:
+    """It is in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaysAway:
+    """It was deleted, or its tenant is being erased, or was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An erasure of its tenant finds it."""
+
+
+class ExpectLog(Script[Expected]):
+    """Note the key that a log comes into before the conversation does."""
+
+    when_full = True
+
+    conversation: Key
+    log: Key
+    copied: Key
+    lasts: int
+    """Seconds for which it is there, if it does not become whole."""
+
+
+class BringBack(Script[BroughtBack | StaysAway]):
+    """Put a conversation back, unless it is there: as it was, with its log, for as long as the retention."""
+
+    grows = True
+
+    conversation: Key
+    log: Key
+    copied: Key
+    position: int
+    """The last position of its log."""
+    stored_fields: tuple[StoredField, ...]
+
+
+class BringRunBack(Script[BroughtBack | StaysAway]):
+    """Put a run back that has ended, unless it is there."""
+
+    grows = True
+
+    conversation: Key
+    log: Key
+    run: Key
+    run_id: str
+    stored_fields: tuple[StoredField, ...]
+
+
+SCRIPTS: Final = (TakeUnarchived, ReadResting, ArchiveAnew, Acknowledge, ExpectLog, BringBack, BringRunBack)

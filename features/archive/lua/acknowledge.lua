@@ -1,0 +1,28 @@
+-- needs: conversation
+local kept = redis.call('HMGET', CONV, 'id', 'changes', 'unfinished', 'archived')
+if not kept[1] then
+  redis.call('ZREM', keys.unarchived, CONVERSATION)
+  return reply.acknowledged { all = true }
+end
+-- Runs that have ended do not go on: what is said of them later marks their conversation again.
+local function let_go(run)
+  local key = PREFIX .. 'run:' .. run
+  if redis.call('HEXISTS', key, 'ended_at') == 1 then
+    redis.call('EXPIRE', key, Setting.RETENTION)
+    redis.call('ZADD', PREFIX .. 'ended', NOW + Setting.RETENTION * 1000, run)
+  end
+end
+for _, run in ipairs(args.runs) do let_go(run) end
+if tonumber(kept[2] or 0) ~= args.changes then
+  -- More has happened: there is a mark for it.
+  redis.call('ZADD', keys.unarchived, NOW, CONVERSATION)
+  return reply.acknowledged { all = false }
+end
+redis.call('HSET', CONV, 'archived', args.position)
+redis.call('ZREM', keys.unarchived, CONVERSATION)
+if tonumber(kept[3] or 0) == 0 then
+  redis.call('EXPIRE', CONV, Setting.RETENTION)
+  redis.call('EXPIRE', LOG, Setting.RETENTION)
+  redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.RETENTION * 1000, CONVERSATION)
+end
+return reply.acknowledged { all = true }

@@ -1,0 +1,21 @@
+-- Of several processes that bring it back the first one does.
+-- needs: conversation, erased, unarchived
+if redis.call('EXISTS', CONV) == 1 then
+  redis.call('UNLINK', keys.copied)
+  return reply.brought_back()
+end
+if is_erased() or is_deleted(PREFIX, CONVERSATION) then
+  redis.call('UNLINK', keys.copied)
+  return reply.stays_away()
+end
+-- A log of which nothing is left is no key.
+if redis.call('EXISTS', keys.copied) == 1 then redis.call('RENAME', keys.copied, LOG) end
+for _, each in ipairs(args.stored_fields) do redis.call('HSET', CONV, each.name, each.value) end
+redis.call('HSET', CONV, 'archived', args.position)
+local times = redis.call('HMGET', CONV, 'created_at', 'updated_at')
+add_to_list('convs', times[1], CONVERSATION)
+add_to_list('convs:updated', times[2], CONVERSATION)
+redis.call('EXPIRE', CONV, Setting.RETENTION)
+redis.call('EXPIRE', LOG, Setting.RETENTION)
+redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.RETENTION * 1000, CONVERSATION)
+return reply.brought_back()

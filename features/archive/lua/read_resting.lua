@@ -1,0 +1,9 @@
+-- needs: conversation
+local kept = redis.call('HMGET', CONV, 'id', 'changes', 'unfinished', 'deleting')
+if kept[1] and kept[4] then return reply.not_resting() end
+if not kept[1] or tonumber(kept[3] or 0) > 0 then
+  -- There is nothing to archive, or the end of its last run will say that there is.
+  redis.call('ZREM', keys.unarchived, CONVERSATION)
+  return reply.not_resting()
+end
+return reply.resting { fields = redis.call('HGETALL', CONV) }

@@ -1,0 +1,48 @@
+"""The parts of the archive that the core asks for. The database is loaded once it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from palaver.config.settings import Settings
+from palaver.store.recall import Remembering
+
+from .terms import archive_url
+
+if TYPE_CHECKING:
+    from palaver.store import Store
+
+
+def require(settings: Settings) -> None:
+    """Look whether there is to be an archive, and can be.
+
+    Raises:
+        ConfigurationError: PALAVER_ARCHIVE_URL is none of a database, or what speaks to it is not installed.
+    """
+    if url := archive_url():
+        from .database import Database
+
+        Database.of(url)
+
+
+def loops(settings: Settings, store: Store, worker: str) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """Return the loop that archives; none if there is no archive. Raises as `require`."""
+    url = archive_url()
+    if url is None:
+        return []
+    from .archiver import Archiver
+    from .backlog import Backlog
+    from .database import Database
+
+    return [Archiver(store.part(Backlog), Database.of(url)).run]
+
+
+def memory_of(settings: Settings) -> Remembering | None:
+    """Return what brings things back from the archive; None if there is no archive."""
+    url = archive_url()
+    if url is None:
+        return None
+    from .remembering import ArchiveMemory
+
+    return ArchiveMemory(url)

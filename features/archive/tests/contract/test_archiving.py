@@ -1,0 +1,231 @@
+"""What rests is archived, let go and brought back: the scripts on a real server, the database a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from features.archive import archive_keys
+from features.archive.archiver import Archiver
+from features.archive.backlog import Backlog
+from features.archive.database import Database
+from palaver import feature
+from palaver.config.settings import Settings
+from palaver.errors import UnknownConversation, UnknownRecord, UnknownRun
+from palaver.schemas.conversation import ConversationPatch
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.store.scripting import additions, scripts
+from palaver.store.scripting.shared_names import HELD
+from tests.contract.store_driver import StoreDriver
+
+RETENTION = 3600
+
+
+@pytest.fixture(autouse=True)
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The archive is on: its parts stand in the scripts."""
+    url = f"sqlite:///{tmp_path}/archive.db"
+    monkeypatch.setenv("PALAVER_ARCHIVE_URL", url)
+    caches = (feature.is_set, additions.all_hooks, additions.all_lua_files, scripts._sources)
+    for cache in caches:
+        cache.cache_clear()
+    yield url
+    monkeypatch.undo()
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"retention": float(RETENTION)})
+
+
+@pytest.fixture
+async def store(store: Store) -> AsyncIterator[Store]:
+    """The store; afterwards what it remembers by is closed."""
+    yield store
+    await store.memories.close()
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    database = Database.of(url)
+    await database.migrate()
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def archiver(store: Store, database: Database) -> Archiver:
+    return Archiver(store.part(Backlog), database)
+
+
+async def lacks(redis: Any) -> list[str]:
+    return [member.decode() for member in await redis.zrange(archive_keys.unarchived("00"), 0, -1)]
+
+
+async def snapshot(redis: Any, conversation: str, run: str) -> tuple[Any, ...]:
+    """What the store has of a conversation and a run of it, byte for byte."""
+    fields = await redis.hgetall(keys.conversation(conversation))
+    return (
+        {name: value for name, value in fields.items() if name != b"archived"},
+        await redis.xrange(keys.log(conversation), "-", "+"),
+        await redis.hgetall(keys.run(run)),
+        [await redis.zscore(keys.conversations("00", index), conversation) for index in ("", ":updated")],
+        [await redis.zscore(keys.runs("00", status), run) for status in (None, "completed")],
+    )
+
+
+async def evict(redis: Any, conversation: str, *runs: str) -> None:
+    """What Redis and a sweeper do once the retention is over."""
+    await redis.delete(keys.conversation(conversation), keys.log(conversation), *map(keys.run, runs))
+    await redis.delete(*(keys.feed(run) for run in runs))
+    for key in ("{p00}:convs", "{p00}:convs:updated", "{p00}:convs:expiring", "{p00}:ended"):
+        await redis.zrem(key, conversation, *runs)
+    for key in ("{p00}:runs", "{p00}:runs:completed"):
+        await redis.zrem(key, *runs)
+
+
+async def one_turn(driver: StoreDriver) -> tuple[str, str]:
+    run_id, lease = await driver.begin()
+    await driver.finish(lease)
+    return lease.conversation_id, run_id
+
+
+async def test_what_ended_is_let_go_once_it_is_archived(
+    driver: StoreDriver, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, run = await one_turn(driver)
+    assert await lacks(redis) == [conversation]
+    for key in (keys.conversation(conversation), keys.log(conversation), keys.run(run)):
+        assert HELD - 60 <= await redis.ttl(key) <= HELD
+    assert await archiver.look() == 1
+    assert await lacks(redis) == []
+    for key in (keys.conversation(conversation), keys.log(conversation), keys.run(run)):
+        assert RETENTION - 60 <= await redis.ttl(key) <= RETENTION
+    assert await database.conversation_of(run) == conversation
+    entries = await database.entries(conversation, 0, 1000)
+    found = await redis.xrange(keys.log(conversation), "-", "+")
+    assert [(f"{entry.position}-0", {**entry.fields}) for entry in entries] == [
+        (entry_id.decode(), {name.decode(): value.decode() for name, value in fields.items()})
+        for entry_id, fields in found
+    ]
+
+
+async def test_what_is_gone_comes_back_as_it_was(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    before = await snapshot(redis, conversation, run)
+    shown = await store.runs.get(run), await store.runs.conversation(conversation)
+    await evict(redis, conversation, run)
+    assert (await store.runs.get(run), await store.runs.conversation(conversation)) == shown
+    assert await snapshot(redis, conversation, run) == before
+    assert await lacks(redis) == []
+
+
+async def test_a_conversation_goes_on_after_it_came_back(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await evict(redis, conversation, run)
+    again, lease = await driver.begin(conversation_id=conversation)
+    assert driver.said(lease) == ["hello", "bye", "hello"]
+    await driver.finish(lease, text="again")
+    await archiver.look()
+    await evict(redis, conversation, run, again)
+    assert [entry.type for entry in await driver.log(again)].count("message.created") == 4
+    assert await database.conversation_of(again) == conversation
+
+
+async def test_nothing_comes_back_that_nothing_has(store: Store, database: Database) -> None:
+    with pytest.raises(UnknownConversation):
+        await store.runs.conversation(store.runs.new_conversation())
+    with pytest.raises(UnknownRun):
+        await store.runs.get("run_00" + 26 * "0")
+
+
+async def test_what_happens_while_it_is_written_is_not_acknowledged(
+    driver: StoreDriver,
+    store: Store,
+    redis: Any,
+    archiver: Archiver,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    conversation, _ = await one_turn(driver)
+    write = database.write
+
+    async def slowly(archived: Any, since: Any = None) -> None:
+        await write(archived, since)
+        await store.conversations.change(conversation, ConversationPatch(title="meanwhile"))
+
+    monkeypatch.setattr(database, "write", slowly)
+    await archiver.look()
+    assert await lacks(redis) == [conversation]
+    assert await redis.ttl(keys.conversation(conversation)) > RETENTION
+    monkeypatch.setattr(database, "write", write)
+    await archiver.look()
+    assert await lacks(redis) == []
+    fields = await database.record(conversation)
+    assert fields is not None
+    assert fields["title"] == "meanwhile"
+
+
+async def test_what_is_deleted_is_forgotten(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await store.control.delete_conversation(conversation)
+    for missing in (store.runs.conversation(conversation), store.runs.get(run)):
+        with pytest.raises(UnknownRecord):
+            await missing
+    assert await archiver.look() == 1
+    assert await lacks(redis) == []
+    assert await database.record(conversation) is None
+    assert await database.conversation_of(run) is None
+    assert await database.entries(conversation, 0, 10) == []
+
+
+async def test_a_deleted_run_is_forgotten_and_the_others_stay(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, first = await one_turn(driver)
+    second, lease = await driver.begin(conversation_id=conversation)
+    await driver.finish(lease)
+    await archiver.look()
+    await store.control.delete_run(first)
+    await archiver.look()
+    assert await database.conversation_of(first) is None
+    assert {entry.fields["run"] for entry in await database.entries(conversation, 0, 100)} == {second}
+
+
+async def test_a_conversation_that_is_busy_waits_for_its_end(
+    driver: StoreDriver, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, _ = await one_turn(driver)
+    _, lease = await driver.begin(conversation_id=conversation)
+    await archiver.look()
+    assert await database.record(conversation) is None
+    assert await lacks(redis) == []
+    await driver.finish(lease)
+    await archiver.look()
+    assert await database.record(conversation) is not None
+
+
+async def test_two_workers_share_what_there_is(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    for _ in range(3):
+        await one_turn(driver)
+    backlog = store.part(Backlog)
+    assert len(await backlog.take()) == 3
+    assert await backlog.take() == []
+    assert len(await lacks(redis)) == 3

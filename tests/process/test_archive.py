@@ -1,0 +1,108 @@
+"""The archive on a whole stack: what ended outlives its retention, and goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from palaver.store.redis import keys
+from tests.process.cluster import Cluster
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+
+RETENTION = 2
+
+
+@pytest.fixture(scope="module")
+def archived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A Palaver that keeps what has ended for two seconds, and has an archive."""
+    folder = tmp_path_factory.mktemp("archived")
+    environment = {
+        "PALAVER_RETENTION": str(RETENTION),
+        "PALAVER_FEED_RETENTION": str(RETENTION),
+        "PALAVER_ARCHIVE_URL": f"sqlite:///{folder}/archive.db",
+    }
+    with Cluster(folder, environment=environment) as cluster:
+        yield cluster
+
+
+def archive(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``palaver archive …`` where the worker runs."""
+    (worker,) = cluster.children("worker")
+    command = [sys.executable, "-m", "features.archive.program", *arguments]
+    return subprocess.run(command, env=dict(worker.environment), capture_output=True, text=True, timeout=60)
+
+
+def gone(cluster: Cluster, *run_ids: str) -> None:
+    """Wait until the store has nothing of these any more."""
+    conversations = [cluster.run(run_id).conversation_id for run_id in run_ids]
+    with cluster.redis() as redis:
+        for key in (*map(keys.run, run_ids), *map(keys.conversation, conversations), *map(keys.log, conversations)):
+            eventually(partial(_is_gone, redis, key), why=f"{key} is there after its retention")
+
+
+def _is_gone(redis: Any, key: str) -> bool:
+    return not redis.exists(key)
+
+
+def shown(cluster: Cluster, run_id: str, conversation: str) -> list[Any]:
+    """What the API says of a run, its conversation, and what was said."""
+    paths = (f"runs/{run_id}", f"conversations/{conversation}", f"conversations/{conversation}/messages")
+    return [cluster.http.get(f"/v1/{path}").raise_for_status().json() for path in paths]
+
+
+def test_what_ended_is_read_after_its_retention_as_it_was(archived: Cluster) -> None:
+    run = archived.ended(archived.submit("tool-2", "[[args {}]] look", tools=["record_idempotent"]))
+    before = shown(archived, run.id, run.conversation_id)
+    gone(archived, run.id)
+    assert shown(archived, run.id, run.conversation_id) == before
+
+
+def test_a_conversation_goes_on_after_its_retention_with_the_same_words(archived: Cluster) -> None:
+    first = archived.ended(archived.submit("tool-1", "[[args {}]] look", tools=["record_idempotent"]))
+    conversation = first.conversation_id
+    stays = archived.ended(archived.post(archived.body("echo", "and now?", conversation_id=conversation)))
+    gone(archived, first.id, stays.id)
+    again = archived.ended(archived.post(archived.body("echo", "and then?", conversation_id=conversation)))
+    assert (again.status, again.output) == ("completed", "echo: and then?")
+    messages = [call.messages for run in (first, stays, again) for call in archived.model_calls(run.id)]
+    assert messages == [1, 3, 5, 7]
+
+
+def test_a_run_is_asked_for_by_its_own_id_alone(archived: Cluster) -> None:
+    run = archived.ended(archived.submit("echo", "hello"))
+    events = archived.http.get(f"/v1/runs/{run.id}/events", headers={"Accept": "application/json"}).json()
+    gone(archived, run.id)
+    again = archived.http.get(f"/v1/runs/{run.id}/events", headers={"Accept": "application/json"}).json()
+    kinds = [[event["type"] for event in each["data"]] for each in (events, again)]
+    assert kinds[1][-1] == "run.finished"
+    assert {*kinds[1]} <= {*kinds[0]}
+
+
+def test_what_was_deleted_does_not_come_back(archived: Cluster) -> None:
+    run = archived.ended(archived.submit("echo", "hello"))
+    gone(archived, run.id)
+    assert archived.http.delete(f"/v1/conversations/{run.conversation_id}").status_code == 204
+    assert archived.http.get(f"/v1/conversations/{run.conversation_id}").status_code == 404
+    eventually(lambda: "to be archived 0" in archive(archived, "status").stdout)
+    assert archived.http.get(f"/v1/runs/{run.id}").status_code == 404
+
+
+def test_all_is_as_it_was_through_kills_of_workers(archived: Cluster) -> None:
+    runs = [archived.submit("tool-2", "[[args {}]] look", tools=["record_idempotent"]) for _ in range(20)]
+    for run_id in runs[::5]:
+        archived.saw(run_id, "run.started")
+        archived.kill("worker")
+        archived.start("worker")
+    for run_id in runs:
+        assert archived.ended(run_id).status == "completed"
+    gone(archived, *runs)
+    checked = archive(archived, "verify")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert all(archived.http.get(f"/v1/runs/{run_id}").json()["status"] == "completed" for run_id in runs)
