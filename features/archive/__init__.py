@@ -12,7 +12,8 @@ FEATURE: Final = Feature(
     variables=("PALAVER_ARCHIVE_URL", "PALAVER_ARCHIVE_URL_FILE"),
     scripts="contract:SCRIPTS",
     hooks={
-        "conversation_idle": "note_change",
+        "conversation_idle": "note_rest",
+        "ended_run_changed": "note_run_changed",
         "conversation_changed": "note_change",
         "run_deleted": "note_run_deleted",
         "conversation_deleted": "note_deleted",
@@ -22,5 +23,7 @@ FEATURE: Final = Feature(
     required="opening:require",
     loops="opening:loops",
     recall="opening:memory_of",
+    checks="opening:findings_of",
     commands="commands:COMMANDS",
+    metrics="metrics:METRICS",
 )

@@ -16,11 +16,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from palaver.errors import ConfigurationError
 from palaver.vocabulary.ids import is_id
 
 from .backlog import DELETED, Backlog
 from .database import Database
-from .errors import ArchiveAway, ArchiveOvertaken, ArchiveRefused
+from .errors import ArchiveAway, ArchiveBehind, ArchiveOvertaken, ArchiveRefused
 from .records import ArchivedConversation, ArchivedVersions
 
 _log: Final = logging.getLogger("palaver.features.archive")
@@ -44,7 +45,7 @@ class Archiver:
 
     async def run(self) -> None:
         """Archive, for ever. A database that is away is waited for."""
-        wait, migrated = _IDLE, False
+        wait, migrated, said = _IDLE, False, False
         try:
             while True:
                 try:
@@ -53,10 +54,11 @@ class Archiver:
                         migrated, wait = True, _IDLE
                     if not await self.look():
                         await asyncio.sleep(_IDLE)
-                except ArchiveAway as error:
-                    if migrated:
+                except (ArchiveAway, ConfigurationError) as error:
+                    if migrated or not said:
                         _log.warning("what has ended stays in the store until the archive is back: %s", error)
                     # It may be another one when it is back.
+                    said = True
                     migrated, wait = False, min(2 * wait, _LONGEST)
                     await asyncio.sleep(wait)
         finally:
@@ -76,13 +78,14 @@ class Archiver:
             return
         # An id of a conversation may be used again: what is archived under it by then is another one.
         since = await self._database.versions(deleted)
-        deleted = await self._backlog.deleted(deleted)
-        await self._database.forget_runs(any_id for any_id in deleted if is_id("run", any_id))
+        noted = await self._backlog.deleted(deleted)
         try:
-            await self._database.forget_conversations([each for each in deleted if is_id("conv", each)], since)
-        except ArchiveOvertaken:
+            await self._database.forget_conversations([each for each in noted if is_id("conv", each)], since)
+            await self._database.forget_runs(each for each in noted if is_id("run", each))
+        except (ArchiveRefused, ArchiveOvertaken) as error:
+            _log.warning("%d deletions do not reach the archive yet: %s", len(noted), error)
             return
-        await self._backlog.forgotten(deleted)
+        await self._backlog.forgotten(noted)
 
     async def _archive(self, ids: Sequence[str]) -> int:
         """Archive the first of these; return how many that are."""
@@ -110,6 +113,10 @@ class Archiver:
             return
         try:
             await self._database.write(batch, since)
+        except ArchiveBehind as behind:
+            _log.warning("%d conversations are archived anew: %s", len(behind.ids), behind)
+            await self._backlog.archive_anew(behind.ids)
+            return
         except (ArchiveRefused, ArchiveOvertaken) as error:
             if len(batch) == 1:
                 _log.warning("%s is not archived: %s", batch[0].id, error)

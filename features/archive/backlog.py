@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from palaver.store.redis import keys
@@ -14,7 +14,16 @@ from palaver.store.sides import Ground
 from palaver.vocabulary.ids import is_id, shard_of
 
 from . import archive_keys
-from .contract import Acknowledge, ArchiveAnew, Noted, NotResting, ReadResting, TakeUnarchived
+from .contract import (
+    Acknowledge,
+    ArchiveAnew,
+    DeletedMark,
+    Noted,
+    NotResting,
+    ReadResting,
+    SettleDeletions,
+    TakeUnarchived,
+)
 from .records import ArchivedConversation, ArchivedEntry, ArchivedRun
 from .terms import LEASE
 
@@ -23,6 +32,8 @@ DELETED: Final = "-"
 _AT_ONCE: Final = 50
 """Ids that are taken of a shard."""
 _RUNS_AT_ONCE: Final = 100
+_ACKNOWLEDGED: Final = 1_000
+"""Runs of a conversation that one script lets go."""
 _LISTED: Final = 1000
 """Conversations of a list that are looked at in one go."""
 
@@ -73,21 +84,27 @@ class Backlog:
         fields = dict(zip(reply.fields[::2], reply.fields[1::2], strict=True))
         after = int(fields.get("archived", 0))
         entries = await self._entries(conversation_id, after, int(fields.get("entries", 0)))
+        if entries is None:
+            return None
         named = {entry.fields["run"] for entry in entries}
         runs = await self._runs(conversation_id, filter(None, named))
         # Their records say by which run each was retried.
         earlier = {before for run in runs if (before := run.fields.get("retried_from"))} - named
         runs += await self._runs(conversation_id, earlier)
+        # If it was changed or went while it was read, it is noted again.
+        now = await self._redis.hget(keys.conversation(conversation_id), "changes")
+        if now != fields.get("changes", "").encode():
+            return None
         return ArchivedConversation(conversation_id, fields, entries, runs, after)
 
-    async def _entries(self, conversation_id: str, after: int, through: int) -> list[ArchivedEntry]:
-        """What is behind that is of a run that has begun since."""
+    async def _entries(self, conversation_id: str, after: int, through: int) -> list[ArchivedEntry] | None:
+        """Those between two positions: what is behind is of a run that has begun since. None: it is not there."""
         conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
         entries, ends = list[ArchivedEntry](), False
         while not ends and after < through:
             reply = await self._scripts.run(ReadLog(conversation=conversation, log=log, after=after))
             if not isinstance(reply, LogPage):
-                return []
+                return None
             ends = reply.ends
             for entry_id, fields in map(in_reply, reply.entries):
                 after = number(entry_id)
@@ -113,6 +130,8 @@ class Backlog:
         if before is None:
             return None
         entries = await self._entries(conversation_id, 0, int(before.get("entries", 0)))
+        if entries is None:
+            return None
         runs = await self._runs(conversation_id, {entry.fields["run"] for entry in entries} - {""})
         if await self._settled(conversation_id) != before:
             return None
@@ -159,29 +178,42 @@ class Backlog:
 
     async def acknowledge(self, archived: Sequence[ArchivedConversation]) -> None:
         """Say that the archive has these. Those in which more has happened meanwhile stay among what it lacks."""
+        await self._scripts.run_all(acknowledgement for each in archived for acknowledgement in _acknowledgements(each))
+
+    async def archive_anew(self, ids: Iterable[str]) -> None:
+        """Have these archived from their beginning."""
         await self._scripts.run_all(
-            Acknowledge(
-                conversation=keys.conversation(each.id),
-                log=keys.log(each.id),
-                unarchived=archive_keys.unarchived(shard_of(each.id)),
-                changes=int(each.fields.get("changes", 0)),
-                position=each.entries[-1].position if each.entries else each.after,
-                runs=tuple(run.id for run in each.runs),
-            )
-            for each in archived
+            ArchiveAnew(conversation=keys.conversation(each), log=keys.log(each)) for each in ids
         )
 
-    async def deleted(self, ids: Sequence[str]) -> list[str]:
-        """Return those of these that the archive is to forget yet."""
+    async def deleted(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return those of these that the archive is to forget yet, and since when (ms)."""
         noted = await self._all(*(("ZSCORE", archive_keys.unarchived(shard_of(each)), DELETED + each) for each in ids))
-        return [each for each, at in zip(ids, noted, strict=True) if at is not None]
+        return {each: int(float(at)) for each, at in zip(ids, noted, strict=True) if at is not None}
 
-    async def forgotten(self, ids: Collection[str]) -> None:
-        """Say that the archive has nothing of these any more, which are deleted here."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for any_id in ids:
-            pipeline.zrem(archive_keys.unarchived(shard_of(any_id)), DELETED + any_id)
-        await pipeline.execute()
+    async def forgotten(self, deleted: Mapping[str, int]) -> None:
+        """Say that the archive has nothing of these any more, which are deleted here since then."""
+        await self._scripts.run_all(
+            SettleDeletions(
+                unarchived=archive_keys.unarchived(shard_of(each)), marks=(DeletedMark(DELETED + each, since),)
+            )
+            for each, since in deleted.items()
+        )
+
+
+def _acknowledgements(archived: ArchivedConversation) -> Iterator[Acknowledge]:
+    """Yield the scripts that acknowledge a conversation: the last one all of it, those before it some of its runs."""
+    position = archived.entries[-1].position if archived.entries else archived.after
+    portion = [*portions(archived.runs, _ACKNOWLEDGED)] or [()]
+    for place, runs in enumerate(portion, 1):
+        yield Acknowledge(
+            conversation=keys.conversation(archived.id),
+            log=keys.log(archived.id),
+            unarchived=archive_keys.unarchived(shard_of(archived.id)),
+            changes=archived.fields.get("changes", "") if place == len(portion) else "",
+            position=position,
+            runs=tuple(run.id for run in runs),
+        )
 
 
 def _texts(fields: Fields) -> dict[str, str]:

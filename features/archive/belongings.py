@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from palaver.store.redis.keys import Key
-from palaver.store.sides import StoreSide
+from palaver.store.sides import Part, StoreSide
+from palaver.telemetry.exposition import Samples
 
 from . import archive_keys
+from .backlog import Backlog
 from .database import Database
 from .terms import archive_url
 
@@ -30,6 +32,10 @@ class _Archive(StoreSide):
             return any((await database.forget_tenant(tag, _AT_ONCE)).values())
         finally:
             await database.close()
+
+    async def samples(self, part: Part[Any]) -> Samples:
+        backlog: Backlog = part(Backlog)
+        return {"palaver_archive_waiting": {(): await backlog.size()}}
 
 
 STORE_SIDE: Final = _Archive()

@@ -56,6 +56,27 @@ class Noted:
     """It is among what the archive lacks."""
 
 
+@dataclass(frozen=True, slots=True)
+class DeletionsSettled:
+    """They are noted no more, unless they were deleted again."""
+
+
+class DeletedMark(NamedTuple):
+    """A thing that is deleted here, and that the archive has forgotten."""
+
+    any_id: str
+    since: int
+
+
+class SettleDeletions(Script[DeletionsSettled]):
+    """Say that the archive has forgotten these."""
+
+    when_full = True
+
+    unarchived: Key
+    marks: tuple[DeletedMark, ...]
+
+
 class ArchiveAnew(Script[Noted | NotResting]):
     """Have the whole of a conversation archived, as if nothing of it was."""
 
@@ -81,8 +102,8 @@ class Acknowledge(Script[Acknowledged]):
     conversation: Key
     log: Key
     unarchived: Key
-    changes: int
-    """The number of marks that it had."""
+    changes: str
+    """The text of the mark that it had; empty, as long as only some of its runs are archived."""
     position: int
     """The position of its log up to which it is archived."""
     runs: tuple[str, ...]
@@ -145,7 +166,18 @@ class BringRunBack(Script[BroughtBack | StaysAway]):
     log: Key
     run: Key
     run_id: str
+    created_at: int
+    """The time at which it was submitted, in ms."""
     stored_fields: tuple[StoredField, ...]
 
 
-SCRIPTS: Final = (TakeUnarchived, ReadResting, ArchiveAnew, Acknowledge, ExpectLog, BringBack, BringRunBack)
+SCRIPTS: Final = (
+    TakeUnarchived,
+    ReadResting,
+    SettleDeletions,
+    ArchiveAnew,
+    Acknowledge,
+    ExpectLog,
+    BringBack,
+    BringRunBack,
+)

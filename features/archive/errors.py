@@ -37,3 +37,11 @@ class ArchiveOvertaken(PalaverError):
     def __init__(self, ids: Iterable[str]) -> None:
         self.ids = tuple(ids)
         super().__init__(f"{len(self.ids)} conversations have changed in the archive meanwhile")
+
+
+class ArchiveBehind(PalaverError):
+    """The archive does not have these conversations up to where they are to go on. Nothing was written."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self.ids = tuple(ids)
+        super().__init__("the archive does not have what it had: it is another one, or was restored")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from palaver.config.settings import Settings
 from palaver.store.recall import Remembering
+from palaver.store.server.findings import Finding
 
 from .terms import archive_url
 
@@ -46,3 +47,13 @@ def memory_of(settings: Settings) -> Remembering | None:
     from .remembering import ArchiveMemory
 
     return ArchiveMemory(url)
+
+
+def findings_of(settings: Settings) -> Sequence[Finding]:
+    """Look at the database, and say whether it takes what ends. Raises as `require`."""
+    url = archive_url()
+    if url is None:
+        return ()
+    from .looking import look_at_archive
+
+    return (look_at_archive(url),)

@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
+from palaver.errors import ConfigurationError
 from palaver.store.redis import keys
 from palaver.store.sides import Ground
 from palaver.vocabulary.ids import is_id, shard_of
 
 from .contract import BringBack, BringRunBack, BroughtBack, ExpectLog, StoredField
+from .errors import ArchiveAway
 from .records import ArchivedRun
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ class ArchiveMemory:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._flights: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """A lock for each conversation that comes back: many may ask for one at once."""
 
     async def prepare(self) -> None:
         """Load what speaks to the database, beside what this process does."""
@@ -49,10 +54,16 @@ class ArchiveMemory:
 
     async def recall(self, ground: Ground, any_id: str) -> bool:
         """As `palaver.store.recall.Remembering.recall`."""
-        if is_id("conv", any_id):
-            return await self._recall(ground, any_id, None)
-        conversation_id = await self._database.conversation_of(any_id)
-        return conversation_id is not None and await self._recall(ground, conversation_id, any_id)
+        try:
+            run_id = any_id if is_id("run", any_id) else None
+            conversation_id = any_id if run_id is None else await self._database.conversation_of(run_id)
+            if conversation_id is None:
+                return False
+            async with self._flights.setdefault(conversation_id, asyncio.Lock()):
+                return await self._recall(ground, conversation_id, run_id)
+        except ConfigurationError as error:
+            # It is another one than this version can read, for now.
+            raise ArchiveAway(str(error)) from None
 
     async def _recall(self, ground: Ground, conversation_id: str, run_id: str | None) -> bool:
         runs = [] if run_id is None else [await self._database.run(run_id)]
@@ -98,6 +109,7 @@ class ArchiveMemory:
                 log=keys.log(conversation_id),
                 run=keys.run(run.id),
                 run_id=run.id,
+                created_at=int(run.fields["created_at"]),
                 stored_fields=tuple(StoredField(name, value) for name, value in run.fields.items()),
             )
         )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from palaver.config.secret_files import secret_of
+from palaver.errors import ConfigurationError
 
 LEASE: Final = 30.0
 """Seconds for which a worker has what it has taken, unless it acknowledges it before."""
 
 
 def archive_url() -> str | None:
-    """Return the address of the database; None where there is no archive. Raises ConfigurationError as `secret_of`."""
-    return secret_of("PALAVER_ARCHIVE_URL")
+    """Return the address of the database; None where there is no archive. Raises ConfigurationError as `secret_of`, and
+    for a file that is empty."""
+    url = secret_of("PALAVER_ARCHIVE_URL")
+    if url is None and os.environ.get("PALAVER_ARCHIVE_URL_FILE"):
+        raise ConfigurationError("PALAVER_ARCHIVE_URL_FILE names an empty file: it is to have the database's address")
+    return url

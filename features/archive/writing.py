@@ -11,7 +11,7 @@ from sqlalchemy import Executable, Table, bindparam, delete, select, tuple_, upd
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from .errors import ArchiveOvertaken
+from .errors import ArchiveBehind, ArchiveOvertaken, ArchiveRefused
 from .records import ArchivedConversation, ArchivedVersions
 from .rows import Row, conversation_row, entry_row, run_row, tenant_column
 from .tables import CONVERSATIONS, COUNTERS, ENTRIES, KEPT, RUNS
@@ -40,6 +40,8 @@ async def write(
     ids = [each.id for each in ordered]
     # Locked before the conversations, as it is by deletions.
     forgotten = None if since is None else await _forgotten(connection)
+    if since is not None:
+        await _require_before(connection, ordered)
     own = [{**conversation_row(each.id, each.fields), "version": 1} for each in ordered]
     await _put(connection, CONVERSATIONS, own)
     if since is not None:
@@ -62,7 +64,9 @@ async def forget_conversations(connection: AsyncConnection, ids: Sequence[str], 
     await _note_deletion(connection)
     if since is not None:
         now = await _versions(connection, ids)
-        if changed := [each for each in ids if now.get(each) != since.versions.get(each)]:
+        # Behind another deletion it may be a new one of the same id and version. This one is counted.
+        others = await _forgotten(connection) - 1 != since.forgotten
+        if changed := [each for each in ids if others or now.get(each) != since.versions.get(each)]:
             raise ArchiveOvertaken(changed)
     await connection.execute(delete(CONVERSATIONS).where(CONVERSATIONS.c.id.in_(sorted(set(ids)))))
 
@@ -158,6 +162,21 @@ async def _forgotten(connection: AsyncConnection, *, lock: bool = True) -> int:
     counter = select(COUNTERS.c.value).where(COUNTERS.c.name == FORGOTTEN)
     found = await connection.execute(counter.with_for_update(read=True) if lock else counter)
     return int(found.scalar_one())
+
+
+async def _require_before(connection: AsyncConnection, conversations: Sequence[ArchivedConversation]) -> None:
+    """Raises ArchiveBehind for those whose log is not there up to where it goes on, and ArchiveRefused for one that is
+    another one of that id."""
+    columns = (CONVERSATIONS.c.id, CONVERSATIONS.c.created_at, CONVERSATIONS.c.entries)
+    wanted = select(*columns).where(CONVERSATIONS.c.id.in_([each.id for each in conversations]))
+    known = {row.id: row for row in await connection.execute(wanted)}
+    for each in conversations:
+        if each.id in known and known[each.id].created_at != conversation_row(each.id, each.fields)["created_at"]:
+            raise ArchiveRefused("another conversation has that id")
+    if behind := [
+        each.id for each in conversations if each.after > (known[each.id].entries if each.id in known else 0)
+    ]:
+        raise ArchiveBehind(behind)
 
 
 def _require_next(since: ArchivedVersions, ids: Sequence[str], now: ArchivedVersions) -> None:

@@ -96,11 +96,15 @@ class Store:
     # What no worker asks for, unless an agent calls another one, is loaded when it is first named.
 
     @cached_property
-    def runs(self) -> Runs:
-        """Runs: submitted, listed and read."""
+    def _present_runs(self) -> Runs:
         from palaver.store.runs.runs import Runs
 
-        return self.memories.recalling(Runs(self._connection, self.scripts, self._settings, self.capacity, self.vault))
+        return Runs(self._connection, self.scripts, self._settings, self.capacity, self.vault)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Runs: submitted, listed and read."""
+        return self.memories.recalling(self._present_runs)
 
     @cached_property
     def conversations(self) -> Conversations:
@@ -116,7 +120,8 @@ class Store:
         """Runs that are calls of other agents."""
         from palaver.store.runs.children import Children
 
-        return self.memories.recalling(Children(self._connection, self.runs))
+        # Each new one is looked for first: what ended long ago is none of these.
+        return Children(self._connection, self._present_runs)
 
     @cached_property
     def control(self) -> RunControl:

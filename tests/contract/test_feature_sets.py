@@ -11,7 +11,7 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, NewerVersion, StaleLease
-from palaver.feature import GROUP, seeing
+from palaver.feature import GROUP, Feature, seeing
 from palaver.store import Store
 from palaver.store.fleet import feature_set
 from palaver.store.fleet.feature_set import KeptFeature
@@ -78,7 +78,7 @@ async def test_a_process_keeps_its_own_and_says_what_it_lacks(
     driver: StoreDriver, redis: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def has(*names: str) -> None:
-        monkeypatch.setattr(feature_set, "features", lambda: dict.fromkeys(names))
+        monkeypatch.setattr(feature_set, "switched_on", lambda: frozenset(names))
         monkeypatch.setattr(feature_set, "entries", lambda: {name: EntryPoint(name, "x:y", GROUP) for name in names})
 
     has("one", "two")
@@ -92,3 +92,16 @@ async def test_a_process_keeps_its_own_and_says_what_it_lacks(
     assert "take it out of PALAVER_FEATURES, or, once no process has it, `palaver features drop two`" in said
     with pytest.raises(ConfigurationError, match="PALAVER_FEATURES=-one"):
         await driver.store.feature_set.drop("one")
+
+
+async def test_a_feature_that_is_off_here_is_lacked(
+    driver: StoreDriver, redis: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is installed, and a variable that others have is not set."""
+    found = {"notes": Feature("notes", hooks={"run_ended": "note"}, switch="ANY_NOTES_URL_OF_OTHERS")}
+    monkeypatch.setattr("palaver.feature.features", lambda: found)
+    monkeypatch.setattr(feature_set, "features", lambda: found)
+    await redis.hset(fleet_keys.FEATURES, "notes", orjson.dumps(KeptFeature("1.0", True)))
+    with pytest.raises(ConfigurationError, match="set ANY_NOTES_URL_OF_OTHERS, or"):
+        await driver.store.feature_set.require()
+    assert await driver.store.feature_set.kept() == {"notes": KeptFeature("1.0", True)}

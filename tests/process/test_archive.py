@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from palaver.store.redis import keys
+from tests.postgres import PostgresServer, find_programs
 from tests.process.cluster import Cluster
 from tests.waiting import eventually
 
@@ -41,7 +42,7 @@ def archive(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[st
 
 def gone(cluster: Cluster, *run_ids: str) -> None:
     """Wait until the store has nothing of these any more."""
-    conversations = [cluster.run(run_id).conversation_id for run_id in run_ids]
+    conversations = {cluster.run(run_id).conversation_id for run_id in run_ids}
     with cluster.redis() as redis:
         for key in (*map(keys.run, run_ids), *map(keys.conversation, conversations), *map(keys.log, conversations)):
             eventually(partial(_is_gone, redis, key), why=f"{key} is there after its retention")
@@ -94,15 +95,36 @@ def test_what_was_deleted_does_not_come_back(archived: Cluster) -> None:
     assert archived.http.get(f"/v1/runs/{run.id}").status_code == 404
 
 
-def test_all_is_as_it_was_through_kills_of_workers(archived: Cluster) -> None:
-    runs = [archived.submit("tool-2", "[[args {}]] look", tools=["record_idempotent"]) for _ in range(20)]
-    for run_id in runs[::5]:
-        archived.saw(run_id, "run.started")
-        archived.kill("worker")
-        archived.start("worker")
-    for run_id in runs:
-        assert archived.ended(run_id).status == "completed"
-    gone(archived, *runs)
-    checked = archive(archived, "verify")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert all(archived.http.get(f"/v1/runs/{run_id}").json()["status"] == "completed" for run_id in runs)
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    if find_programs() is None:
+        pytest.skip("POSTGRESQL IS NOT TESTED: its programs are not there; apt-get install postgresql")
+    with PostgresServer() as server:
+        yield server
+
+
+def test_all_is_as_it_was_through_kills_of_workers_and_of_postgresql(
+    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer
+) -> None:
+    environment = {"PALAVER_RETENTION": str(RETENTION), "PALAVER_ARCHIVE_URL": postgres.new_database()}
+    with Cluster(tmp_path_factory.mktemp("killed"), environment=environment) as cluster:
+        before = cluster.ended(cluster.submit("echo", "hello"))
+        gone(cluster, before.id)
+        runs = [cluster.submit("tool-2", "[[args {}]] look", tools=["record_idempotent"]) for _ in range(20)]
+        for run_id in runs[::5]:
+            cluster.saw(run_id, "run.started")
+            cluster.kill("worker")
+            cluster.start("worker")
+            postgres.kill()
+            if run_id != runs[15]:
+                postgres.start()
+        for run_id in runs:
+            assert cluster.ended(run_id).status == "completed"
+        # It is away: what ended stays, and what has left is not said to be unknown.
+        assert cluster.http.get(f"/v1/runs/{before.id}").status_code == 503
+        assert all(cluster.http.get(f"/v1/runs/{run_id}").status_code == 200 for run_id in runs)
+        postgres.start()
+        gone(cluster, *runs)
+        checked = archive(cluster, "verify")
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        assert all(cluster.http.get(f"/v1/runs/{run_id}").json()["status"] == "completed" for run_id in runs)

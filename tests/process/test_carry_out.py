@@ -201,7 +201,7 @@ def test_all_else_is_as_it_was(name: str, wheel: Path, server: RedisServer, whol
     scripts = {script.name for script in brought(name, "scripts")}
     assert left["scripts"].keys() == whole["scripts"].keys() - scripts
     changed = {script for script, sha in left["scripts"].items() if sha != whole["scripts"][script]}
-    assert changed == _HOOKED[name] if name in _HOOKED else bool(changed) == bool(feature.hooks)
+    assert changed == _HOOKED[name] if name in _HOOKED else bool(changed) == bool(feature.hooks and feature.on)
     assert name != "webhooks" or not left["telling"]
 
 

@@ -196,8 +196,13 @@ async def test_a_step_that_lacks_a_tool_looks_once_more_before_it_waits(monkeypa
         agent = _agent("open", "gone")
         verdict = await capabilities.missing_capability(api.store, _lease(agent, None, 0.0))
         assert verdict == Postpone(offered_again(0.0), "tool:gone", WaitReason.NO_WORKER)
+        lacked = await capabilities.missing_capability(api.store, _lease(agent, _call("gone"), 600.0))
+        assert lacked == Postpone(15.0, "tool:gone", WaitReason.NO_WORKER)
         await _fleet_with(api, tools=(gone,))
         assert await capabilities.missing_capability(api.store, _lease(agent, None, 0.0)) is None
+        # Its call is for the worker that has it, and this one may be the first to take it, again and again.
+        known = await capabilities.missing_capability(api.store, _lease(agent, _call("gone"), 600.0))
+        assert known == Postpone(1.0, "tool:gone", WaitReason.NO_WORKER)
         api.server.connected = False
         verdict = await capabilities.missing_capability(api.store, _lease(_agent("open", "other"), None, 0.0))
         api.server.connected = True

@@ -31,6 +31,8 @@ first second and 27 times in the first minute, which finds one worker among many
 it has waited a quarter longer than it had to, or a little more."""
 _LATEST: Final = 15.0
 """Seconds that it waits again at most."""
+_LATEST_KNOWN: Final = 1.0
+"""The same, where another worker is known to have it: as one with children beside many that have a loop alone."""
 _LONGEST_WAIT: Final = limit_of("no_worker_told")
 """Seconds after which it fails whatever workers tell: one that tells of it may not take this step, or lack something
 else that the step needs."""
@@ -159,7 +161,10 @@ class Capabilities:
         if lacking_for > KNOWN_FOR and not await _may_be_anywhere(lack, store):
             count_exceeded("no_worker")
             raise NoWorker(f"for an hour no worker has had {lack}")
-        return Postpone(offered_again(lacking_for), lack.code, WaitReason.NO_WORKER)
+        delay = offered_again(lacking_for)
+        if lack.kind == "tool" and lack.name in self.tools:
+            delay = min(delay, _LATEST_KNOWN)
+        return Postpone(delay, lack.code, WaitReason.NO_WORKER)
 
     async def _has_come(self, tool: str) -> bool:
         """Tell whether another worker has declared a ``tool`` since the last look."""

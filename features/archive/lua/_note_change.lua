@@ -1,3 +1,4 @@
--- A conversation that is to be archived.
+-- A conversation that has changed is to be archived, and does not go before.
 -- needs: unarchived
+hold(PREFIX, CONVERSATION)
 note_unarchived(PREFIX, CONVERSATION)

@@ -1,15 +1,25 @@
--- What the archive lacks of a shard: a sorted set of ids by when a worker is to look at them next. `conv_…` is to be
--- archived, `-conv_…` and `-run_…` are deleted here, and are to be forgotten there. CONV `changes` counts the marks of a
--- conversation, and is never set back: with that number a worker says what it has archived. CONV `archived` is the
--- position of the log up to which that is.
+-- The ids of a shard that the archive lacks: a sorted set, by when a worker is to look at them next. `conv_…` is to be
+-- archived, `-conv_…` and `-run_…` are deleted here, and are to be forgotten there, since then. CONV `changes` is another
+-- text for each mark of a conversation, also of another one of its id, and after a failover: with it a worker says what it
+-- has archived. CONV `archived` is the position of the log up to which that is.
 -- needs: now
 
 local function note_unarchived(prefix, id)
-  redis.call('HINCRBY', prefix .. 'conv:' .. id, 'changes', 1)
+  local now = redis.call('TIME')
+  redis.call('HSET', prefix .. 'conv:' .. id, 'changes', now[1] .. '.' .. now[2])
   redis.call('ZADD', prefix .. 'unarchived', NOW, id)
+end
+
+-- It is about to go, if it rests: it stays until it is archived.
+local function hold(prefix, id)
+  local conversation = prefix .. 'conv:' .. id
+  if redis.call('PTTL', conversation) < 0 then return end
+  redis.call('EXPIRE', conversation, Setting.HISTORY_RETENTION)
+  redis.call('EXPIRE', prefix .. 'log:' .. id, Setting.HISTORY_RETENTION)
+  redis.call('ZADD', prefix .. 'convs:expiring', NOW + Setting.HISTORY_RETENTION * 1000, id)
 end
 
 local function note_deleted(prefix, id) redis.call('ZADD', prefix .. 'unarchived', NOW, '-' .. id) end
 
--- What was deleted stays so while the archive has it.
+-- Deletions stay while the archive has it.
 local function is_deleted(prefix, id) return redis.call('ZSCORE', prefix .. 'unarchived', '-' .. id) end

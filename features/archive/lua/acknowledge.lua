@@ -13,7 +13,7 @@ local function let_go(run)
   end
 end
 for _, run in ipairs(args.runs) do let_go(run) end
-if tonumber(kept[2] or 0) ~= args.changes then
+if kept[2] ~= args.changes then
   -- More has happened: there is a mark for it.
   redis.call('ZADD', keys.unarchived, NOW, CONVERSATION)
   return reply.acknowledged { all = false }

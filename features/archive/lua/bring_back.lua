@@ -1,7 +1,8 @@
 -- Of several processes that bring it back the first one does.
--- needs: conversation, erased, unarchived
+-- needs: conversation, erased, kept_as_long, unarchived
 if redis.call('EXISTS', CONV) == 1 then
   redis.call('UNLINK', keys.copied)
+  keep_as_long()
   return reply.brought_back()
 end
 if is_erased() or is_deleted(PREFIX, CONVERSATION) then

@@ -1,10 +1,16 @@
--- needs: conversation, erased, unarchived
+-- needs: conversation, erased, kept_as_long, unarchived
 if redis.call('EXISTS', keys.run) == 1 then return reply.brought_back() end
-if is_erased() or is_deleted(PREFIX, args.run_id) then return reply.stays_away() end
+local created = redis.call('HGET', CONV, 'created_at')
+-- Without its conversation it cannot be read, and one that began later is another one of that id.
+local another = not created or tonumber(created) > args.created_at
+if is_erased() or is_deleted(PREFIX, args.run_id) or is_deleted(PREFIX, CONVERSATION) or another then
+  return reply.stays_away()
+end
 for _, each in ipairs(args.stored_fields) do redis.call('HSET', keys.run, each.name, each.value) end
 local kept = redis.call('HMGET', keys.run, 'created_at', 'status')
 add_to_list('runs', kept[1], args.run_id)
 add_to_list('runs:' .. kept[2], kept[1], args.run_id)
 redis.call('EXPIRE', keys.run, Setting.RETENTION)
 redis.call('ZADD', PREFIX .. 'ended', NOW + Setting.RETENTION * 1000, args.run_id)
+keep_as_long()
 return reply.brought_back()

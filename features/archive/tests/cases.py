@@ -11,8 +11,10 @@ from features.archive.contract import (
     ArchiveAnew,
     BringBack,
     BringRunBack,
+    DeletedMark,
     ExpectLog,
     ReadResting,
+    SettleDeletions,
     StoredField,
     TakeUnarchived,
 )
@@ -81,7 +83,7 @@ async def _acknowledge(driver: StoreDriver, n: int) -> Act:
         conversation=keys.conversation(of),
         log=keys.log(of),
         unarchived=_UNARCHIVED,
-        changes=0,
+        changes="0",
         position=1,
         runs=(run_id,) * n,
     )
@@ -120,12 +122,21 @@ async def _bring_run(driver: StoreDriver, n: int) -> Act:
         log=keys.log(of),
         run=keys.run(run_id),
         run_id=run_id,
+        created_at=1,
         stored_fields=_fields(n),
     )
     return lambda: driver.store.scripts.run(script)
 
 
+async def _settle(driver: StoreDriver, n: int) -> Act:
+    marks = tuple(DeletedMark(f"-{new_conversation_id(1)}", 1) for _ in range(n))
+    await driver.redis.zadd(_UNARCHIVED, {mark.any_id: 1 for mark in marks})
+    settle = SettleDeletions(unarchived=_UNARCHIVED, marks=marks)
+    return lambda: driver.store.scripts.run(settle)
+
+
 SCRIPTS: Final = (
+    Case("settle_deletions", "ids", _settle, most=50),
     Case("take_unarchived", "ids", _take, most=50),
     Case("read_resting", "fields of a conversation", _of_one(_read)),
     Case("archive_anew", "fields of a conversation", _of_one(_anew)),

@@ -13,7 +13,7 @@ import orjson
 from redis.exceptions import ConnectionError, TimeoutError
 
 from palaver.errors import ConfigurationError
-from palaver.feature import CHOICE, entries, features, seeing
+from palaver.feature import CHOICE, entries, features, seeing, switched_on
 from palaver.late import dataclass
 from palaver.store.redis import fleet_keys, keys
 from palaver.store.redis.connection import Connection, Value
@@ -54,7 +54,7 @@ class FeatureSet:
     async def lacking(self) -> Mapping[str, KeptFeature]:
         """Keep what this process has, and return what the installation has besides. Logs that once for each."""
         sees = seeing()
-        own = {name: KeptFeature(_version(entries()[name]), name in sees) for name in features()}
+        own = {name: KeptFeature(_version(entries()[name]), name in sees) for name in sorted(switched_on())}
         if own:
             pairs = (word for name in own for word in (name, orjson.dumps(own[name])))
             await self._send(("HSET", fleet_keys.FEATURES, *pairs))
@@ -90,7 +90,7 @@ class FeatureSet:
 
         Raises ConfigurationError: this process has it.
         """
-        if name in features():
+        if name in switched_on():
             raise ConfigurationError(f"{name} is here: take it out of all processes first, as with {CHOICE}=-{name}")
         await self._send(("HDEL", fleet_keys.FEATURES, name))
         return sum(
@@ -126,6 +126,12 @@ class FeatureSet:
 
 def sentence(name: str, kept: KeptFeature) -> str:
     """Say what a process does without a feature that its installation has, and what to do."""
+    here = features().get(name)
+    if here is not None and here.switch:
+        return (
+            f"this installation has the feature {name}, and this process leaves runs that it is to see to others: set "
+            f"{here.switch}, or, once no process has it, `palaver features drop {name}`"
+        )
     without = "leaves runs that it is to see to others" if kept.sees_runs else "does nothing of what it is for"
     return (
         f"this installation has the feature {name} ({kept.version}), and this process lacks it and {without}: install "

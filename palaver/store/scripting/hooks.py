@@ -25,6 +25,8 @@ PLACES: Final[Mapping[str, str]] = MappingProxyType(
         "`caps('NAME')`. `show_to('FEATURE')` says that it is to see the run: others leave it alone (ADR 0138).",
         "run_ended": "A run has ended: `status`, `reason`, `failed`, `failure`, `class` of its error or false. Reads "
         "fields of the run.",
+        "ended_run_changed": "The use of a child is counted with a run that has ended; `conversation` is the key, and "
+        "`kept[1]` the id of the one that it is of.",
         "run_deleted": "A run that had ended is gone, and what the log had of it.",
         "conversation_idle": "A conversation has no unfinished run: it may go after the retention. Its id is "
         "`CONVERSATION`, here and at the next places.",

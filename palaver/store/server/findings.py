@@ -37,7 +37,7 @@ _WRITES: Final = {
 class Finding:
     """One look at one thing."""
 
-    place: Place | Literal["issuer", "mcp", "tools"]
+    place: Place | Literal["archive", "issuer", "mcp", "tools"]
     check: str
     level: Level
     found: str

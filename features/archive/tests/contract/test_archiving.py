@@ -12,10 +12,11 @@ from features.archive import archive_keys
 from features.archive.archiver import Archiver
 from features.archive.backlog import Backlog
 from features.archive.database import Database
+from features.archive.errors import ArchiveOvertaken
 from palaver import feature
 from palaver.config.settings import Settings
 from palaver.errors import UnknownConversation, UnknownRecord, UnknownRun
-from palaver.schemas.conversation import ConversationPatch
+from palaver.schemas.conversation import ConversationPatch, NewConversation
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.scripting import additions, scripts
@@ -229,3 +230,130 @@ async def test_two_workers_share_what_there_is(
     assert len(await backlog.take()) == 3
     assert await backlog.take() == []
     assert len(await lacks(redis)) == 3
+
+
+async def test_a_store_that_is_lost_is_no_loss_of_what_ended(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    conversation, run = await one_turn(driver)
+    shown = await store.runs.get(run)
+    await archiver.look()
+    await redis.flushall()
+    assert await store.runs.get(run) == shown
+    _, lease = await driver.begin(conversation_id=conversation)
+    assert driver.said(lease) == ["hello", "bye", "hello"]
+    # What was counted of these runs is lost with the store.
+    await redis.flushall()
+
+
+async def test_what_was_archived_before_is_archived_anew(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await database.forget_conversations([conversation])
+    assert await store.part(Backlog).note_all() == 1
+    assert await archiver.look() == 1
+    assert await database.conversation_of(run) == conversation
+    assert len(await database.entries(conversation, 0, 100)) == await redis.xlen(keys.log(conversation))
+
+
+async def test_a_worker_that_stalled_does_not_forget_what_has_the_id_now(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, _ = await one_turn(driver)
+    await archiver.look()
+    since = await database.versions([conversation])
+    await store.control.delete_conversation(conversation)
+    await archiver.look()
+    await store.conversations.begin(NewConversation(title="anew"), conversation)
+    await archiver.look()
+    with pytest.raises(ArchiveOvertaken):
+        await database.forget_conversations([conversation], since)
+    fields = await database.record(conversation)
+    assert fields is not None
+    assert fields["title"] == "anew"
+
+
+async def test_a_change_of_what_is_archived_is_held_until_it_is_archived_too(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, _ = await one_turn(driver)
+    await archiver.look()
+    await redis.expire(keys.conversation(conversation), 5)
+    await store.conversations.change(conversation, ConversationPatch(title="anew"))
+    assert await redis.ttl(keys.conversation(conversation)) > RETENTION
+    await archiver.look()
+    assert await redis.ttl(keys.conversation(conversation)) <= RETENTION
+    fields = await database.record(conversation)
+    assert fields is not None
+    assert fields["title"] == "anew"
+
+
+async def test_an_acknowledgement_of_another_conversation_of_that_id_is_none(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    conversation, _ = await one_turn(driver)
+    backlog = store.part(Backlog)
+    read = await backlog.read(conversation)
+    assert read is not None
+    await store.control.delete_conversation(conversation)
+    await store.conversations.begin(NewConversation(title="anew"), conversation)
+    await backlog.acknowledge([read])
+    assert conversation in await lacks(redis)
+    assert await redis.ttl(keys.conversation(conversation)) > RETENTION
+    await store.part(Backlog).forgotten(await backlog.deleted([conversation]))
+
+
+async def test_a_database_that_has_lost_it_gets_all_of_it_again(
+    driver: StoreDriver, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, first = await one_turn(driver)
+    await archiver.look()
+    await database.forget_conversations([conversation])
+    _, lease = await driver.begin(conversation_id=conversation)
+    await driver.finish(lease)
+    await archiver.look()
+    assert await lacks(redis) == [conversation]
+    await archiver.look()
+    assert len(await database.entries(conversation, 0, 100)) == await redis.xlen(keys.log(conversation))
+    assert await database.conversation_of(first) == conversation
+
+
+async def test_nothing_is_written_over_another_conversation_of_that_id(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    """As when it was begun by a process without the archive."""
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    before = await database.entries(conversation, 0, 100)
+    await evict(redis, conversation, run)
+    await store.conversations.begin(NewConversation(title="anew"), conversation)
+    await archiver.look()
+    assert await database.entries(conversation, 0, 100) == before
+    assert await lacks(redis) == [conversation]
+
+
+async def test_a_run_of_a_deleted_conversation_does_not_come_back_into_another_one_of_its_id(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await store.control.delete_conversation(conversation)
+    await store.conversations.begin(NewConversation(title="anew"), conversation)
+    with pytest.raises(UnknownRun):
+        await store.runs.get(run)
+    await store.part(Backlog).forgotten(await store.part(Backlog).deleted([conversation]))
+
+
+async def test_a_deletion_after_another_one_is_not_taken_for_that(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    conversation, _ = await one_turn(driver)
+    backlog = store.part(Backlog)
+    await store.control.delete_conversation(conversation)
+    noted = await backlog.deleted([conversation])
+    await backlog.forgotten({conversation: noted[conversation] - 1})
+    assert await lacks(redis) == [f"-{conversation}"]
+    await backlog.forgotten(noted)
+    assert await lacks(redis) == []

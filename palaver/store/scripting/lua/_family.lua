@@ -34,6 +34,7 @@ local function hand_up(parent, unpriced, names, used)
   if not kept[2] then return end
   local conversation = PREFIX .. 'conv:' .. kept[1]
   if redis.call('EXISTS', conversation) == 1 then add_usage(conversation, unpriced, names, used) end
+  -- hook: ended_run_changed
   if kept[3] then hand_up(cjson.decode(kept[3]), unpriced, names, used) end
 end
 

@@ -1,0 +1,10 @@
+-- needs: conversation
+
+-- A conversation that is asked for stays for the retention again, as what is brought back beside it does.
+local function keep_as_long()
+  local left = redis.call('PTTL', CONV)
+  if left < 0 or left >= Setting.RETENTION * 1000 then return end
+  redis.call('EXPIRE', CONV, Setting.RETENTION)
+  redis.call('EXPIRE', LOG, Setting.RETENTION)
+  redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.RETENTION * 1000, CONVERSATION)
+end
