@@ -271,6 +271,12 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Above a minute: no worker delivers, or too few.",
         ),
         Panel(
+            "Conversations that wait for the archive",
+            "short",
+            {"waiting": "max(palaver_archive_waiting)"},
+            "Growing: the database is away, and Redis keeps all that ends.",
+        ),
+        Panel(
             "Webhooks, and what they are to be sent",
             "short",
             {"{{state}}": "max by (state) (palaver_webhooks)", "pending": "max(palaver_webhook_pending)"},

@@ -110,14 +110,6 @@ class Database:
         async with self._connections.writing() as connection:
             await forget_runs(connection, ids)
 
-    async def forget_entries_not_in(self, conversation_id: str, positions: Iterable[int], through: int) -> int:
-        """Delete the entries of a conversation up to the position ``through`` that are not at these positions. Return
-        how many they were."""
-        from .writing import forget_entries_not_in
-
-        async with self._connections.writing() as connection:
-            return await forget_entries_not_in(connection, conversation_id, positions, through)
-
     async def forget_tenant(self, tag: str, limit: int) -> dict[str, int]:
         """Delete up to ``limit`` rows of a tenant. Return how many of each table, by name: 0 of all once nothing is
         left."""
@@ -132,21 +124,6 @@ class Database:
 
         async with self._connections.reading() as connection:
             return await conversation_of(connection, run_id)
-
-    async def conversation(self, conversation_id: str) -> tuple[Mapping[str, str], Sequence[ArchivedRun]] | None:
-        """Return the fields of a conversation and its runs, the oldest first; None if it is not here."""
-        from .reading import conversation, runs
-
-        async with self._connections.reading() as connection:
-            fields = await conversation(connection, conversation_id)
-            return None if fields is None else (fields, await runs(connection, conversation_id))
-
-    async def runs(self, conversation_id: str) -> Sequence[ArchivedRun]:
-        """Return the runs of a conversation, the oldest first."""
-        from .reading import runs
-
-        async with self._connections.reading() as connection:
-            return await runs(connection, conversation_id)
 
     async def entries(
         self, conversation_id: str, after: int, limit: int, *, most_bytes: int = PAGE_BYTES

@@ -49,12 +49,6 @@ async def conversation(connection: AsyncConnection, conversation_id: str) -> Map
     return None if record is None else fields_of(record)
 
 
-async def runs(connection: AsyncConnection, conversation_id: str) -> Sequence[ArchivedRun]:
-    """Return the runs of a conversation, the oldest first."""
-    own = select(RUNS.c.id, RUNS.c.record).where(RUNS.c.conversation_id == conversation_id)
-    return [run_of(row) for row in await connection.execute(own.order_by(RUNS.c.created_at, RUNS.c.id))]
-
-
 async def run(connection: AsyncConnection, run_id: str) -> ArchivedRun | None:
     """Return a run."""
     row = (await connection.execute(select(RUNS.c.id, RUNS.c.record).where(RUNS.c.id == run_id))).one_or_none()

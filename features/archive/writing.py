@@ -86,21 +86,6 @@ async def forget_runs(connection: AsyncConnection, ids: Iterable[str]) -> None:
     await connection.execute(delete(RUNS).where(RUNS.c.id.in_(wanted)))
 
 
-async def forget_entries_not_in(
-    connection: AsyncConnection, conversation_id: str, positions: Iterable[int], through: int
-) -> int:
-    """Delete the entries of a conversation up to the position ``through`` that are not at these positions. Return how
-    many they were."""
-    await _note_change(connection, {conversation_id})
-    own = ENTRIES.c.conversation_id == conversation_id, ENTRIES.c.position <= through
-    there = (await connection.execute(select(ENTRIES.c.position).where(*own))).scalars()
-    gone = sorted({*there}.difference(positions))
-    for place in range(0, len(gone), _ENTRIES):
-        some = gone[place : place + _ENTRIES]
-        await connection.execute(delete(ENTRIES).where(own[0], ENTRIES.c.position.in_(some)))
-    return len(gone)
-
-
 async def forget_tenant(connection: AsyncConnection, tag: str, limit: int) -> dict[str, int]:
     """Delete up to ``limit`` rows of a tenant: its entries before its runs, and these before its conversations. Return
     how many of each table, by name."""

@@ -68,12 +68,11 @@ async def rows(database: Database, query: str) -> list[dict[str, Any]]:
 
 
 async def everything(database: Database, conversation_id: str) -> ArchivedConversation | None:
-    found = await database.conversation(conversation_id)
-    if found is None:
+    fields = await database.record(conversation_id)
+    if fields is None:
         return None
-    return ArchivedConversation(
-        conversation_id, found[0], await database.entries(conversation_id, 0, 1000), found[1], 0
-    )
+    runs = [*await database.latest_runs(conversation_id, 1000)][::-1]
+    return ArchivedConversation(conversation_id, fields, await database.entries(conversation_id, 0, 1000), runs, 0)
 
 
 def exactly(one: ArchivedConversation) -> list[Any]:
@@ -91,9 +90,8 @@ async def test_what_is_written_comes_back_byte_for_byte(database: Database) -> N
     found = await everything(database, ONE)
     assert found is not None
     assert exactly(found) == exactly(wanted)
-    assert await database.runs(ONE) == found.runs
     assert await database.conversation_of(run.id) == ONE
-    assert await database.conversation(TWO) is None
+    assert await database.record(TWO) is None
     assert await database.conversation_of(run_of(TWO).id) is None
     assert [*await database.entries(TWO, 0, 10)] == []
 
@@ -147,7 +145,7 @@ async def test_all_are_written_or_none(database: Database) -> None:
         await database.write([with_a_call(ONE), twice])
     assert refused.value.code in ("23505", "SQLITE_CONSTRAINT_PRIMARYKEY")
     assert "other" not in str(refused.value)
-    assert await database.conversation(ONE) is None
+    assert await database.record(ONE) is None
 
 
 async def test_a_page_of_entries_is_bounded_by_number_and_by_bytes(database: Database) -> None:
@@ -170,7 +168,7 @@ async def test_a_writer_that_was_overtaken_writes_nothing(database: Database) ->
         await database.write([conversation(ONE), conversation(TWO)], before)
     assert overtaken.value.ids == (ONE,)
     assert len(await database.entries(ONE, 0, 10)) == 5
-    assert await database.conversation(TWO) is None
+    assert await database.record(TWO) is None
     await database.write([conversation(TWO)], before)
 
 
@@ -183,7 +181,6 @@ async def test_what_was_deleted_is_not_written_by_a_writer_from_before(database:
     await database.write([with_a_call(ONE)], await database.versions([ONE]))
     for forgetting in (
         database.forget_runs([run_of(ONE).id]),
-        database.forget_entries_not_in(ONE, [], through=5),
         database.forget_tenant("", 1),
     ):
         before = await database.versions([ONE])
@@ -236,14 +233,6 @@ async def test_runs_are_forgotten_with_their_entries(database: Database) -> None
     assert found is not None
     assert [entry.position for entry in found.entries] == [2, 4]
     assert found.runs == [second]
-    assert len(await database.entries(TWO, 0, 10)) == 5
-
-
-async def test_entries_that_the_log_does_not_have_are_forgotten(database: Database) -> None:
-    await database.write([conversation(ONE, [said(each, "", "x") for each in range(1, 8)]), with_a_call(TWO)])
-    assert await database.forget_entries_not_in(ONE, [2, 4, 5, 99], through=6) == 3
-    assert [entry.position for entry in await database.entries(ONE, 0, 10)] == [2, 4, 5, 7]
-    assert await database.forget_entries_not_in(ONE, [2, 4, 5], through=6) == 0
     assert len(await database.entries(TWO, 0, 10)) == 5
 
 

@@ -60,12 +60,13 @@ async def database(url: str) -> AsyncIterator[Database]:
 
 async def whole(database: Database, conversation_id: str) -> bool:
     """Tell whether a conversation is there as `with_a_call` has it; False if nothing of it is."""
-    found, entries = await database.conversation(conversation_id), await database.entries(conversation_id, 0, 100)
-    if found is None:
+    fields, entries = await database.record(conversation_id), await database.entries(conversation_id, 0, 100)
+    if fields is None:
         assert entries == []
         return False
     wanted = with_a_call(conversation_id)
-    assert (found[0], found[1]) == (wanted.fields, [*wanted.runs])
+    assert fields == wanted.fields
+    assert [*await database.latest_runs(conversation_id, 100)][::-1] == [*wanted.runs]
     assert entries == [*wanted.entries]
     return True
 
