@@ -18,11 +18,13 @@ HISTORY_MUTANTS: Final = by_name(
     _mutant(
         "a read that is a moment old",
         "palaver/operations/backend.py",
-        "return await self.reads.read_now(run_id, lambda: within_deadline(self.store.runs.get(run_id)))\n",
+        "return await self.reads.read_now(\n"
+        "                run_id, lambda: within_deadline(self.store.runs.get(run_id)), patience=_CROWDED\n"
+        "            )\n",
         "now, seen = asyncio.get_running_loop().time(), self.reads.__dict__.setdefault('seen', {})\n"
-        "                if now > seen.get(run_id, (0, None))[0]:\n"
-        "                    seen[run_id] = now + 0.3, await within_deadline(self.store.runs.get(run_id))\n"
-        "                return seen[run_id][1]\n",
+        "            if now > seen.get(run_id, (0, None))[0]:\n"
+        "                seen[run_id] = now + 0.3, await within_deadline(self.store.runs.get(run_id))\n"
+        "            return seen[run_id][1]\n",
     ),
     _mutant(
         "a cancel that comes too late and is acknowledged",

@@ -290,7 +290,7 @@ MUTANTS: Final = by_name(
         "ordinary_day",
         "keys_expire",
         f"{_LUA}_finish.lua",
-        "  redis.call('EXPIRE', RUN, Setting.RETENTION)\n",
+        "  redis.call('EXPIRE', RUN, Setting.HISTORY_RETENTION)\n",
         "",
     ),
     _mutant(
