@@ -192,9 +192,7 @@ def told_events() -> Mapping[str, str]:
 
 def seeing() -> frozenset[str]:
     """Return the names of those that see what becomes of runs."""
-    return frozenset(
-        name for name, feature in features().items() if feature.hooks and not feature.may_miss and feature.on
-    )
+    return frozenset(name for name in switched_on() if (each := features()[name]).hooks and not each.may_miss)
 
 
 def holding() -> bool:

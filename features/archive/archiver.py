@@ -116,6 +116,7 @@ class Archiver:
         except ArchiveBehind as behind:
             _log.warning("%d conversations are archived anew: %s", len(behind.ids), behind)
             await self._backlog.archive_anew(behind.ids)
+            await self._write([each for each in batch if each.id not in behind.ids], since)
             return
         except (ArchiveRefused, ArchiveOvertaken) as error:
             if len(batch) == 1:

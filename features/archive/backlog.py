@@ -17,11 +17,10 @@ from . import archive_keys
 from .contract import (
     Acknowledge,
     ArchiveAnew,
-    DeletedMark,
     Noted,
     NotResting,
     ReadResting,
-    SettleDeletions,
+    SettleDeletion,
     TakeUnarchived,
 )
 from .records import ArchivedConversation, ArchivedEntry, ArchivedRun
@@ -48,23 +47,22 @@ class Backlog:
 
     async def size(self) -> int:
         """Return how many ids it has, of all shards."""
-        counted = await ask_each(
-            self._redis, self._rounds.shards, lambda pipeline, shard: pipeline.zcard(archive_keys.unarchived(shard))
-        )
-        return sum(size for _, (size,) in counted)
+        return sum((await self._sizes(self._rounds.shards)).values())
 
     async def take(self) -> list[str]:
         """Take some ids. Others look at them once the lease is over, unless they are acknowledged."""
-        counted = await ask_each(
-            self._redis,
-            self._rounds.turn("unarchived", 2),
-            lambda pipeline, shard: pipeline.zcard(archive_keys.unarchived(shard)),
-        )
+        sizes = await self._sizes(self._rounds.turn("unarchived", 2))
         taken = await self._scripts.run_for_each(
-            [shard for shard, (size,) in counted if size],
+            [shard for shard, size in sizes.items() if size],
             lambda shard: TakeUnarchived(unarchived=archive_keys.unarchived(shard), limit=_AT_ONCE, lease=LEASE),
         )
         return [any_id for _, reply in taken for any_id in reply.ids]
+
+    async def _sizes(self, shards: Sequence[str]) -> dict[str, int]:
+        counted = await ask_each(
+            self._redis, shards, lambda pipeline, shard: pipeline.zcard(archive_keys.unarchived(shard))
+        )
+        return {shard: size for shard, (size,) in counted}
 
     async def read(self, conversation_id: str) -> ArchivedConversation | None:
         """Return a conversation that rests, with what the archive lacks of its log, and the runs that this is about.
@@ -164,10 +162,7 @@ class Backlog:
         """Have everything archived anew that rests; return how many conversations that are."""
         noted = 0
         async for conversation_id in self.all_ids():
-            reply = await self._scripts.run(
-                ArchiveAnew(conversation=keys.conversation(conversation_id), log=keys.log(conversation_id))
-            )
-            noted += isinstance(reply, Noted)
+            noted += await self.archive_anew([conversation_id])
         return noted
 
     async def _all(self, *commands: Sequence[str]) -> list[Any]:
@@ -180,11 +175,12 @@ class Backlog:
         """Say that the archive has these. Those in which more has happened meanwhile stay among what it lacks."""
         await self._scripts.run_all(acknowledgement for each in archived for acknowledgement in _acknowledgements(each))
 
-    async def archive_anew(self, ids: Iterable[str]) -> None:
-        """Have these archived from their beginning."""
-        await self._scripts.run_all(
+    async def archive_anew(self, ids: Iterable[str]) -> int:
+        """Have those of these that rest archived from their beginning; return how many these are."""
+        replies = await self._scripts.run_all(
             ArchiveAnew(conversation=keys.conversation(each), log=keys.log(each)) for each in ids
         )
+        return sum(isinstance(reply, Noted) for reply in replies)
 
     async def deleted(self, ids: Sequence[str]) -> dict[str, int]:
         """Return those of these that the archive is to forget yet, and since when (ms)."""
@@ -194,9 +190,7 @@ class Backlog:
     async def forgotten(self, deleted: Mapping[str, int]) -> None:
         """Say that the archive has nothing of these any more, which are deleted here since then."""
         await self._scripts.run_all(
-            SettleDeletions(
-                unarchived=archive_keys.unarchived(shard_of(each)), marks=(DeletedMark(DELETED + each, since),)
-            )
+            SettleDeletion(unarchived=archive_keys.unarchived(shard_of(each)), mark=DELETED + each, since=since)
             for each, since in deleted.items()
         )
 

@@ -57,24 +57,19 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionsSettled:
-    """They are noted no more, unless they were deleted again."""
+class DeletionSettled:
+    """It is noted no more, unless it was deleted again."""
 
 
-class DeletedMark(NamedTuple):
-    """A thing that is deleted here, and that the archive has forgotten."""
-
-    any_id: str
-    since: int
-
-
-class SettleDeletions(Script[DeletionsSettled]):
-    """Say that the archive has forgotten these."""
+class SettleDeletion(Script[DeletionSettled]):
+    """Say that the archive has forgotten a thing that is deleted here."""
 
     when_full = True
 
     unarchived: Key
-    marks: tuple[DeletedMark, ...]
+    mark: str
+    since: int
+    """The time of the deletion that it has forgotten, in ms."""
 
 
 class ArchiveAnew(Script[Noted | NotResting]):
@@ -88,10 +83,7 @@ class ArchiveAnew(Script[Noted | NotResting]):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The archive has it."""
-
-    all: bool
-    """False if more has happened in the conversation: it stays among those that are to be archived."""
+    """The archive has it. If more has happened in the conversation, it stays among those that are to be archived."""
 
 
 class Acknowledge(Script[Acknowledged]):
@@ -174,7 +166,7 @@ class BringRunBack(Script[BroughtBack | StaysAway]):
 SCRIPTS: Final = (
     TakeUnarchived,
     ReadResting,
-    SettleDeletions,
+    SettleDeletion,
     ArchiveAnew,
     Acknowledge,
     ExpectLog,

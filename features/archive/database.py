@@ -83,8 +83,10 @@ class Database:
         """Write conversations, all or none. Of each the entries behind its position are replaced, and the runs that are
         given. The same again changes nothing that is read.
 
-        Raises:
-            ArchiveOvertaken: one of them was written or deleted after ``since``.
+        Raises, where they are to be what they were at ``since``:
+            ArchiveOvertaken: one of them was written or deleted after that.
+            ArchiveBehind: of one there is less than goes before what is given.
+            ArchiveRefused: one has the id of another conversation that is there.
         """
         from .writing import write
 

@@ -4,7 +4,8 @@ StoreUnavailable
  └── ArchiveAway       the database is not there, or takes nothing: later it may
 PalaverError
  ├── ArchiveRefused    the database does not take this, now or later
- └── ArchiveOvertaken  another writer was there first
+ ├── ArchiveOvertaken  another writer was there first
+ └── ArchiveBehind     it lacks what goes before
 """
 
 from __future__ import annotations

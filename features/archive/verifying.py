@@ -11,9 +11,11 @@ from palaver.events import EventKind
 
 from .backlog import Backlog
 from .database import Database
-from .records import ArchivedEntry, ArchivedRun
+from .records import ArchivedConversation, ArchivedEntry
 
 _PAGE: Final = 200
+_ALL: Final = 1_000_000
+"""More runs than a conversation has."""
 _OWN: Final = frozenset({"archived", "changes"})
 """Fields of a conversation that say how far it is archived: they change without being archived."""
 
@@ -54,68 +56,64 @@ class Verification:
         """The faults of a conversation. One that was written meanwhile is compared again."""
         while True:
             before = await self._database.versions([conversation_id])
-            found = [*await self._database.amiss(conversation_id), *await self._against_itself(conversation_id)]
-            found += await self._against_the_store(conversation_id)
+            archived = await self._read(conversation_id)
+            found = [
+                *await self._database.amiss(conversation_id),
+                *_faults_of_log(archived),
+                *_faults_of_runs(archived),
+            ]
+            if stored := await self._backlog.read_whole(conversation_id):
+                found += _differences(archived, stored)
             if await self._database.versions([conversation_id]) == before:
                 return found
 
-    async def _read(self, conversation_id: str) -> tuple[Mapping[str, str], list[ArchivedEntry], list[ArchivedRun]]:
+    async def _read(self, conversation_id: str) -> ArchivedConversation:
         fields = await self._database.record(conversation_id) or {}
         entries, after = list[ArchivedEntry](), 0
         while page := await self._database.entries(conversation_id, after, _PAGE):
             entries += page
             after = page[-1].position
-        return fields, entries, [*await self._database.latest_runs(conversation_id, 1_000_000)]
-
-    async def _against_itself(self, conversation_id: str) -> list[str]:
-        fields, entries, runs = await self._read(conversation_id)
-        return [*_faults_of_log(fields, entries), *_faults_of_runs(conversation_id, fields, entries, runs)]
-
-    async def _against_the_store(self, conversation_id: str) -> list[str]:
-        stored = await self._backlog.read_whole(conversation_id)
-        if stored is None:
-            return []
-        fields, entries, runs = await self._read(conversation_id)
-        found = []
-        if _without(fields) != _without(stored.fields):
-            found.append("its record is another one in the store")
-        if entries != [*stored.entries]:
-            found.append("its log is another one in the store")
-        archived = {run.id: run.fields for run in runs}
-        found += [f"{run.id} is another one in the store" for run in stored.runs if archived.get(run.id) != run.fields]
-        return found
+        runs = await self._database.latest_runs(conversation_id, _ALL)
+        return ArchivedConversation(conversation_id, fields, entries, runs, 0)
 
 
-def _faults_of_log(fields: Mapping[str, str], entries: list[ArchivedEntry]) -> Iterator[str]:
-    positions = [entry.position for entry in entries]
+def _differences(archived: ArchivedConversation, stored: ArchivedConversation) -> Iterator[str]:
+    if _without(archived.fields) != _without(stored.fields):
+        yield "its record is another one in the store"
+    if archived.entries != stored.entries:
+        yield "its log is another one in the store"
+    runs = {run.id: run.fields for run in archived.runs}
+    yield from (f"{run.id} is another one in the store" for run in stored.runs if runs.get(run.id) != run.fields)
+
+
+def _faults_of_log(archived: ArchivedConversation) -> Iterator[str]:
+    fields, positions = archived.fields, [entry.position for entry in archived.entries]
     last = int(fields.get("entries", 0))
     if positions and positions[-1] > last:
         yield f"its log goes on behind its end, {last}"
     # Deletions leave gaps, also in what is copied.
     if "deletions" not in fields and "forked_from" not in fields and len(positions) != last:
         yield f"its log has {len(positions)} of {last} entries"
-    for entry in entries:
+    for entry in archived.entries:
         if {*entry.fields} < {"type", "at", "run", "seq", "data"} or not _is_json(entry.fields["data"]):
             yield f"its entry {entry.position} cannot be read"
 
 
-def _faults_of_runs(
-    conversation_id: str, fields: Mapping[str, str], entries: list[ArchivedEntry], runs: list[ArchivedRun]
-) -> Iterator[str]:
-    archived = {run.id: run for run in runs}
-    for run in runs:
-        if run.fields.get("conversation") != conversation_id or run.fields.get("id") != run.id:
+def _faults_of_runs(archived: ArchivedConversation) -> Iterator[str]:
+    runs = {run.id: run.fields for run in archived.runs}
+    for run in archived.runs:
+        if run.fields.get("conversation") != archived.id or run.fields.get("id") != run.id:
             yield f"{run.id} is the record of another one"
         elif "ended_at" not in run.fields:
             yield f"{run.id} has not ended"
-    if "forked_from" in fields:
+    if "forked_from" in archived.fields:
         return
-    for entry in entries:
+    for entry in archived.entries:
         if entry.fields.get("type") == EventKind.RUN_FINISHED:
             run_id = entry.fields["run"]
-            if run_id not in archived:
+            if run_id not in runs:
                 yield f"{run_id} ended, and is not archived"
-            elif orjson.loads(entry.fields["data"])["status"] != archived[run_id].fields.get("status"):
+            elif orjson.loads(entry.fields["data"])["status"] != runs[run_id].get("status"):
                 yield f"{run_id} ended otherwise"
 
 

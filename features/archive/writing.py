@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any, Final
@@ -34,15 +34,17 @@ async def write(
 
     Raises:
         ArchiveOvertaken: one of them is not what it was at ``since``.
+        ArchiveBehind: of one there is less than goes before what is given.
+        ArchiveRefused: one has the id of another conversation that is there.
     """
     # In one order for all: writers of the same rows wait for each other, and none for ever.
     ordered = sorted(conversations, key=lambda each: each.id)
     ids = [each.id for each in ordered]
     # Locked before the conversations, as it is by deletions.
     forgotten = None if since is None else await _forgotten(connection)
-    if since is not None:
-        await _require_before(connection, ordered)
     own = [{**conversation_row(each.id, each.fields), "version": 1} for each in ordered]
+    if since is not None:
+        await _require_before(connection, own, {each.id: each.after for each in ordered})
     await _put(connection, CONVERSATIONS, own)
     if since is not None:
         _require_next(since, ids, ArchivedVersions(await _versions(connection, ids), forgotten or 0))
@@ -149,18 +151,16 @@ async def _forgotten(connection: AsyncConnection, *, lock: bool = True) -> int:
     return int(found.scalar_one())
 
 
-async def _require_before(connection: AsyncConnection, conversations: Sequence[ArchivedConversation]) -> None:
+async def _require_before(connection: AsyncConnection, rows: Sequence[Row], after: Mapping[str, int]) -> None:
     """Raises ArchiveBehind for those whose log is not there up to where it goes on, and ArchiveRefused for one that is
     another one of that id."""
     columns = (CONVERSATIONS.c.id, CONVERSATIONS.c.created_at, CONVERSATIONS.c.entries)
-    wanted = select(*columns).where(CONVERSATIONS.c.id.in_([each.id for each in conversations]))
-    known = {row.id: row for row in await connection.execute(wanted)}
-    for each in conversations:
-        if each.id in known and known[each.id].created_at != conversation_row(each.id, each.fields)["created_at"]:
-            raise ArchiveRefused("another conversation has that id")
-    if behind := [
-        each.id for each in conversations if each.after > (known[each.id].entries if each.id in known else 0)
-    ]:
+    found = await connection.execute(select(*columns).where(CONVERSATIONS.c.id.in_([*after])))
+    known = {row.id: row for row in found}
+    if any(row["id"] in known and known[row["id"]].created_at != row["created_at"] for row in rows):
+        raise ArchiveRefused("another conversation has that id")
+    there = {conversation_id: row.entries for conversation_id, row in known.items()}
+    if behind := [each for each in after if after[each] > there.get(each, 0)]:
         raise ArchiveBehind(behind)
 
 

@@ -14,6 +14,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any, Protocol, TypeVar, cast
 
 from palaver.errors import UnknownRecord
+from palaver.feature import features
 from palaver.store.redis import keys
 from palaver.store.redis.reach import is_reached
 from palaver.store.sides import Ground
@@ -45,9 +46,10 @@ class Remembering(Protocol):
 class Memories:
     """The memories of features, for one store."""
 
-    def __init__(self, ground: Ground, memories: list[Remembering]) -> None:
+    def __init__(self, ground: Ground) -> None:
         self._ground = ground
-        self._memories = memories
+        made = (each.load(each.recall)(ground.settings) for each in features().values() if each.recall and each.on)
+        self._memories: list[Remembering] = [memory for memory in made if memory is not None]
 
     async def bring_back(self, conversation_id: str) -> None:
         """See to it that a conversation is there, if there was ever one of that id. Raises as `Remembering.recall`."""

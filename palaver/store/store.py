@@ -13,7 +13,6 @@ from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.feature import features
 from palaver.store.conversations.server_lists import ServerLists
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.feature_set import FeatureSet
@@ -76,8 +75,7 @@ class Store:
         self.rounds = Rounds(connection, settings)
         self._ground = Ground(connection, scripts, settings, self.capacity, self.rounds)
         self._parts: dict[Callable[[Ground], Any], Any] = {}
-        remembering = (each.load(each.recall)(settings) for each in features().values() if each.recall and each.on)
-        self.memories = Memories(self._ground, [memory for memory in remembering if memory is not None])
+        self.memories = Memories(self._ground)
         self.vault = self.memories.recalling(Vault(connection, scripts, settings))
         self.server_lists = ServerLists(connection, scripts)
         self.steps = Steps(connection, scripts, settings)

@@ -161,9 +161,8 @@ class Capabilities:
         if lacking_for > KNOWN_FOR and not await _may_be_anywhere(lack, store):
             count_exceeded("no_worker")
             raise NoWorker(f"for an hour no worker has had {lack}")
-        delay = offered_again(lacking_for)
-        if lack.kind == "tool" and lack.name in self.tools:
-            delay = min(delay, _LATEST_KNOWN)
+        known = lack.kind == "tool" and lack.name in self.tools
+        delay = offered_again(lacking_for, _LATEST_KNOWN if known else _LATEST)
         return Postpone(delay, lack.code, WaitReason.NO_WORKER)
 
     async def _has_come(self, tool: str) -> bool:
@@ -205,6 +204,6 @@ def require_provider(providers: Mapping[str, Provider], hosts: Sequence[str] = (
         raise ConfigurationError(f"no provider can be called: the variables with their keys are not set: {unset}")
 
 
-def offered_again(waited: float) -> float:
+def offered_again(waited: float, latest: float = _LATEST) -> float:
     """Seconds until a step, whose workers have lacked something for ``waited`` seconds, is offered to them again."""
-    return min(max(_SOONEST, waited * _SHARE), _LATEST)
+    return min(max(_SOONEST, waited * _SHARE), latest)

@@ -4,7 +4,5 @@
 local function keep_as_long()
   local left = redis.call('PTTL', CONV)
   if left < 0 or left >= Setting.RETENTION * 1000 then return end
-  redis.call('EXPIRE', CONV, Setting.RETENTION)
-  redis.call('EXPIRE', LOG, Setting.RETENTION)
-  redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.RETENTION * 1000, CONVERSATION)
+  expire_conversation(PREFIX, CONVERSATION, Setting.RETENTION)
 end

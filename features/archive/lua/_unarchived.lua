@@ -2,7 +2,7 @@
 -- archived, `-conv_…` and `-run_…` are deleted here, and are to be forgotten there, since then. CONV `changes` is another
 -- text for each mark of a conversation, also of another one of its id, and after a failover: with it a worker says what it
 -- has archived. CONV `archived` is the position of the log up to which that is.
--- needs: now
+-- needs: now, expire_conversation
 
 local function note_unarchived(prefix, id)
   local now = redis.call('TIME')
@@ -12,11 +12,8 @@ end
 
 -- It is about to go, if it rests: it stays until it is archived.
 local function hold(prefix, id)
-  local conversation = prefix .. 'conv:' .. id
-  if redis.call('PTTL', conversation) < 0 then return end
-  redis.call('EXPIRE', conversation, Setting.HISTORY_RETENTION)
-  redis.call('EXPIRE', prefix .. 'log:' .. id, Setting.HISTORY_RETENTION)
-  redis.call('ZADD', prefix .. 'convs:expiring', NOW + Setting.HISTORY_RETENTION * 1000, id)
+  if redis.call('PTTL', prefix .. 'conv:' .. id) < 0 then return end
+  expire_conversation(prefix, id, Setting.HISTORY_RETENTION)
 end
 
 local function note_deleted(prefix, id) redis.call('ZADD', prefix .. 'unarchived', NOW, '-' .. id) end

@@ -1,8 +1,8 @@
 -- needs: conversation
-local kept = redis.call('HMGET', CONV, 'id', 'changes', 'unfinished', 'archived')
+local kept = redis.call('HMGET', CONV, 'id', 'changes', 'unfinished')
 if not kept[1] then
   redis.call('ZREM', keys.unarchived, CONVERSATION)
-  return reply.acknowledged { all = true }
+  return reply.acknowledged()
 end
 -- Runs that have ended do not go on: what is said of them later marks their conversation again.
 local function let_go(run)
@@ -16,13 +16,9 @@ for _, run in ipairs(args.runs) do let_go(run) end
 if kept[2] ~= args.changes then
   -- More has happened: there is a mark for it.
   redis.call('ZADD', keys.unarchived, NOW, CONVERSATION)
-  return reply.acknowledged { all = false }
+  return reply.acknowledged()
 end
 redis.call('HSET', CONV, 'archived', args.position)
 redis.call('ZREM', keys.unarchived, CONVERSATION)
-if tonumber(kept[3] or 0) == 0 then
-  redis.call('EXPIRE', CONV, Setting.RETENTION)
-  redis.call('EXPIRE', LOG, Setting.RETENTION)
-  redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.RETENTION * 1000, CONVERSATION)
-end
-return reply.acknowledged { all = true }
+if tonumber(kept[3] or 0) == 0 then expire_conversation(PREFIX, CONVERSATION, Setting.RETENTION) end
+return reply.acknowledged()

@@ -11,10 +11,9 @@ from features.archive.contract import (
     ArchiveAnew,
     BringBack,
     BringRunBack,
-    DeletedMark,
     ExpectLog,
     ReadResting,
-    SettleDeletions,
+    SettleDeletion,
     StoredField,
     TakeUnarchived,
 )
@@ -129,14 +128,14 @@ async def _bring_run(driver: StoreDriver, n: int) -> Act:
 
 
 async def _settle(driver: StoreDriver, n: int) -> Act:
-    marks = tuple(DeletedMark(f"-{new_conversation_id(1)}", 1) for _ in range(n))
-    await driver.redis.zadd(_UNARCHIVED, {mark.any_id: 1 for mark in marks})
-    settle = SettleDeletions(unarchived=_UNARCHIVED, marks=marks)
+    marks = [f"-{new_conversation_id(1)}" for _ in range(n)]
+    await driver.redis.zadd(_UNARCHIVED, dict.fromkeys(marks, 1))
+    settle = SettleDeletion(unarchived=_UNARCHIVED, mark=marks[0], since=1)
     return lambda: driver.store.scripts.run(settle)
 
 
 SCRIPTS: Final = (
-    Case("settle_deletions", "ids", _settle, most=50),
+    Case("settle_deletion", "ids that are noted", _settle),
     Case("take_unarchived", "ids", _take, most=50),
     Case("read_resting", "fields of a conversation", _of_one(_read)),
     Case("archive_anew", "fields of a conversation", _of_one(_anew)),

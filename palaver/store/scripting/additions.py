@@ -58,5 +58,5 @@ def all_hooks() -> Hooks:
 
 def _shown(name: str, feature: Feature) -> str | None:
     """Return the part that lets a feature see every run, if it has none that says which ones."""
-    sees_all = feature.hooks and feature.on and not feature.may_miss and _SUBMITTED not in feature.hooks
+    sees_all = feature.hooks and not feature.may_miss and _SUBMITTED not in feature.hooks
     return f"show_to_{name}" if sees_all else None

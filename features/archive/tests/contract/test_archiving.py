@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,56 +11,13 @@ from features.archive.archiver import Archiver
 from features.archive.backlog import Backlog
 from features.archive.database import Database
 from features.archive.errors import ArchiveOvertaken
-from palaver import feature
-from palaver.config.settings import Settings
+from features.archive.tests.turns import RETENTION, evict, one_turn
 from palaver.errors import UnknownConversation, UnknownRecord, UnknownRun
 from palaver.schemas.conversation import ConversationPatch, NewConversation
 from palaver.store import Store
 from palaver.store.redis import keys
-from palaver.store.scripting import additions, scripts
 from palaver.store.scripting.shared_names import HELD
 from tests.contract.store_driver import StoreDriver
-
-RETENTION = 3600
-
-
-@pytest.fixture(autouse=True)
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The archive is on: its parts stand in the scripts."""
-    url = f"sqlite:///{tmp_path}/archive.db"
-    monkeypatch.setenv("PALAVER_ARCHIVE_URL", url)
-    caches = (feature.is_set, additions.all_hooks, additions.all_lua_files, scripts._sources)
-    for cache in caches:
-        cache.cache_clear()
-    yield url
-    monkeypatch.undo()
-    for cache in caches:
-        cache.cache_clear()
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"retention": float(RETENTION)})
-
-
-@pytest.fixture
-async def store(store: Store) -> AsyncIterator[Store]:
-    """The store; afterwards what it remembers by is closed."""
-    yield store
-    await store.memories.close()
-
-
-@pytest.fixture
-async def database(url: str) -> AsyncIterator[Database]:
-    database = Database.of(url)
-    await database.migrate()
-    yield database
-    await database.close()
-
-
-@pytest.fixture
-def archiver(store: Store, database: Database) -> Archiver:
-    return Archiver(store.part(Backlog), database)
 
 
 async def lacks(redis: Any) -> list[str]:
@@ -79,22 +34,6 @@ async def snapshot(redis: Any, conversation: str, run: str) -> tuple[Any, ...]:
         [await redis.zscore(keys.conversations("00", index), conversation) for index in ("", ":updated")],
         [await redis.zscore(keys.runs("00", status), run) for status in (None, "completed")],
     )
-
-
-async def evict(redis: Any, conversation: str, *runs: str) -> None:
-    """What Redis and a sweeper do once the retention is over."""
-    await redis.delete(keys.conversation(conversation), keys.log(conversation), *map(keys.run, runs))
-    await redis.delete(*(keys.feed(run) for run in runs))
-    for key in ("{p00}:convs", "{p00}:convs:updated", "{p00}:convs:expiring", "{p00}:ended"):
-        await redis.zrem(key, conversation, *runs)
-    for key in ("{p00}:runs", "{p00}:runs:completed"):
-        await redis.zrem(key, *runs)
-
-
-async def one_turn(driver: StoreDriver) -> tuple[str, str]:
-    run_id, lease = await driver.begin()
-    await driver.finish(lease)
-    return lease.conversation_id, run_id
 
 
 async def test_what_ended_is_let_go_once_it_is_archived(
@@ -357,3 +296,17 @@ async def test_a_deletion_after_another_one_is_not_taken_for_that(
     assert await lacks(redis) == [f"-{conversation}"]
     await backlog.forgotten(noted)
     assert await lacks(redis) == []
+
+
+async def test_one_that_the_database_has_lost_keeps_no_other_from_it(
+    driver: StoreDriver, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    lost, other = (await one_turn(driver))[0], (await one_turn(driver))[0]
+    await archiver.look()
+    await database.forget_conversations([lost])
+    for conversation in (lost, other):
+        _, lease = await driver.begin(conversation_id=conversation)
+        await driver.finish(lease)
+    await archiver.look()
+    assert await lacks(redis) == [lost]
+    assert len(await database.entries(other, 0, 100)) == await redis.xlen(keys.log(other))

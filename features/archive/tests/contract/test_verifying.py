@@ -12,12 +12,10 @@ import pytest
 from features.archive.archiver import Archiver
 from features.archive.backlog import Backlog
 from features.archive.database import Database
-from features.archive.tests.contract.test_archiving import archiver, database, evict, one_turn, settings, store, url
+from features.archive.tests.turns import evict, one_turn
 from features.archive.verifying import Fault, Verification
 from palaver.store import Store
 from tests.contract.store_driver import StoreDriver
-
-__all__ = ["archiver", "database", "settings", "store", "url"]
 
 FAULTS = {
     "an entry lacks": "DELETE FROM entries WHERE position = 3",

@@ -1,6 +1,6 @@
 -- The lists of conversations, of which each is in two: by when it was begun, and by when something last happened to it.
 -- Sweepers take those that expire out of the lists: they are in a third one, by when.
--- needs: now, tenant
+-- needs: now, tenant, expire_conversation
 
 local CONV, LOG = keys.conversation, keys.log
 local PREFIX, CONVERSATION = string.match(CONV, '^({.-}:)conv:(.*)$')
@@ -37,9 +37,7 @@ end
 
 -- It has no unfinished run: its retention begins.
 local function let_conversation_expire()
-  redis.call('EXPIRE', CONV, Setting.HISTORY_RETENTION)
-  redis.call('EXPIRE', LOG, Setting.HISTORY_RETENTION)
-  redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.HISTORY_RETENTION * 1000, CONVERSATION)
+  expire_conversation(PREFIX, CONVERSATION, Setting.HISTORY_RETENTION)
   -- hook: conversation_idle
 end
 
