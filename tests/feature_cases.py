@@ -7,8 +7,7 @@ out at will.
 - ``async def check_key(redis, name, ttl)`` asserts the invariants of a key with its hash tag, and
   ``check_shard(shard)`` those of what a shard has: `SHARD_KINDS` are its kinds there, ``shard.of_features``.
 - ``async def counted(store)`` has what it counted of runs, which `tests/checkers/sums.py` compares with what they were.
-- ``SCRIPTS`` has a `tests.cost.cases.Case` for each of its scripts, ``REQUESTS`` a `tests.cost.requests.Case` for each
-  of its routes.
+- ``REQUESTS`` has a `tests.cost.requests.Case` for each of its routes.
 - ``NO_PART`` has its routes that give no part in a run, each with the reason (`tests/unit/test_ways_to_ask.py`).
 - ``PARAMETERS`` has parameters of its routes, each with a value that fits and one that does not, ``STREAMS`` says how
   many of them may answer with a stream, and ``UNGROUPED`` has those that are in no group of its own.
@@ -16,6 +15,7 @@ out at will.
 
 Some parts have modules of their own there.
 
+- ``costs.py``: ``SCRIPTS`` has a `tests.cost.case.Case` for each of its scripts.
 - ``tenants.py``: what a tenant has at an API (`tests/unit/two_tenants.py`). ``async def furnish(api, who)`` has the
   tenant that the API is asked as have a bit of it, and returns what a request may name, by kind. ``own_keys(tag)`` are
   beginnings of keys with names that a tenant chooses, ``async def tidy(redis, tag)`` takes back what one of many

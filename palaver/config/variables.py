@@ -30,6 +30,7 @@ OTHERS: Final[Mapping[str, str]] = {
     "PALAVER_FAILPOINTS_LEDGER": "tests",
     "PALAVER_TEST_ACL": "tests",
     "PALAVER_TEST_BROKER": "tests",
+    "PALAVER_TEST_POSTGRES": "tests",
     "PALAVER_TEST_STORE": "tests",
     "PALAVER_TEST_REDIS_SERVER": "tests",
     "PALAVER_TEST_REDIS_SERVERS": "tests",

@@ -2,97 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import orjson
 
-from features.batches.batches import Batches, BatchOrder
-from features.batches.bodies import BatchHead
-from features.batches.contract import EndedCell
-from features.batches.progress import BatchClaim, BatchProgress
-from features.offboarding.belongings import LISTS_OF_RUNS, run_lists
-from features.offboarding.contract import (
-    BeginErasure,
-    EndErasure,
-    EraseConversations,
-    EraseKeys,
-    EraseMembers,
-    EraseRuns,
-    SharedType,
-    WriteReceipt,
-)
-from features.offboarding.erasure_keys import erasure, receipt
-from features.schedules.contract import NextTick
-from features.schedules.schedules import ScheduleOrder, Schedules
-from features.schedules.ticks import Ticks
-from features.statistics import statistics_keys
-from features.statistics.contract import FoldedTally, FoldJournal
-from features.webhooks import webhook_keys
-from features.webhooks.bodies import WebhookChange
-from features.webhooks.contract import AttemptOutcome, ForgetEvents, MarkRuns
-from features.webhooks.deliveries import Deliveries
-from features.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
-from features.webhooks.webhooks import Webhooks
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.schemas.actions import ServerQuestion
-from palaver.schemas.batches import BatchItem
-from palaver.schemas.bearers import Bearer
 from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
-from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.schemas.tenants import CapsChange
-from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome
-from palaver.store.redis import access_keys, keys, provider_keys
+from palaver.store.redis import keys, provider_keys
 from palaver.store.redis.reach import Reach, within
-from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.listing import Measure
 from palaver.store.scripting.contracts.steps import Judge
-from palaver.store.sides import Erasable
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
 from tests.cost import families
+from tests.cost.case import Act, Case
+from tests.feature_cases import brought_to_tests
 
-Act = Callable[[], Awaitable[object]]
 WORDS: Final = "word " * 40
-_TAG: Final = "k7m2qx"
-"""A tenant's."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """``prepare`` makes a situation of a size; what it answers is the move whose script is metered."""
-
-    script: str
-    what: str
-    prepare: Callable[[StoreDriver, int], Awaitable[Act]]
-    most: int = 128
-    """The largest size that gets in."""
-    least: int = 8
-    """The first of the sizes that are counted, each twice the one before; less where it takes long to prepare."""
-
-
-async def _fold_journal(driver: StoreDriver, n: int) -> Act:
-    await driver.submit("hello")
-    entry, _ = (await driver.redis.xrange(statistics_keys.journal("00")))[0]
-    fold = FoldJournal(
-        journal=statistics_keys.journal("00"),
-        first=entry.decode(),
-        next=f"{entry.decode()}9",
-        lasts=60,
-        tallies=tuple(
-            FoldedTally(statistics_keys.statistics("00", f"@{i:06}:"), "hour:1", b"1" * 600) for i in range(n)
-        ),
-    )
-    return lambda: driver.store.scripts.run(fold)
 
 
 def _ids(n: int) -> list[str]:
@@ -608,85 +545,6 @@ async def _create_tenant(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.tenants.create("one-more")
 
 
-def _erase(
-    make: Callable[[Mapping[str, Sequence[str]]], Script[Any]],
-) -> Callable[[StoreDriver, int], Awaitable[Act]]:
-    """Of a tenant with n runs that have ended, each with many actions, in n conversations with secrets."""
-
-    async def prepare(driver: StoreDriver, n: int) -> Act:
-        made: dict[str, list[str]] = {"runs": [], "conversations": []}
-        with within(Reach(_TAG)):
-            for number in range(n):
-                run_id, lease = await driver.begin(idempotency_key=f"k{number}", secrets={"S": "x" * 64})
-                await driver.finish(lease)
-                decided = {f"act:act_{k:024x}": "approve" for k in range(64)}
-                await driver.redis.hset(keys.run(run_id), mapping=decided)
-                made["runs"].append(run_id)
-                made["conversations"].append(lease.conversation_id)
-        return lambda: driver.store.scripts.run(make(made))
-
-    return prepare
-
-
-def _erased_runs(made: Mapping[str, Sequence[str]]) -> Script[Any]:
-    owned, shared = LISTS_OF_RUNS, run_lists("00")
-    return EraseRuns(erasure=erasure("00", _TAG), broken=False, runs=tuple(made["runs"]), owned=owned, shared=shared)
-
-
-def _erased_conversations(made: Mapping[str, Sequence[str]]) -> Script[Any]:
-    return EraseConversations(
-        erasure=erasure("00", _TAG), expiring=keys.expiring("00"), conversations=tuple(made["conversations"])
-    )
-
-
-def _erased_keys(made: Mapping[str, Sequence[str]]) -> Script[Any]:
-    erased = tuple(Erasable(keys.log(each), "idempotency_keys", 1) for each in made["conversations"])
-    return EraseKeys(erasure=erasure("00", _TAG), erased_keys=erased)
-
-
-def _erased_members(kind: SharedType) -> Callable[[StoreDriver, int], Awaitable[Act]]:
-    """Of n members of something shared, and as many of others."""
-
-    async def prepare(driver: StoreDriver, n: int) -> Act:
-        name = "{p00}:shared"
-        for tag in (_TAG, ""):
-            ids = [new_run_id("00", tag) for _ in range(8 * n)]
-            if kind == "zset":
-                await driver.redis.zadd(name, dict.fromkeys(ids, 1.0))
-            elif kind == "hash":
-                await driver.redis.hset(name, mapping=dict.fromkeys(ids, "x"))
-            else:
-                for each in ids[:n]:
-                    await driver.redis.xadd(name, {"run": f"{each}\nx"})
-        erase = EraseMembers(erasure=erasure("00", _TAG), shared=name, shared_type=kind, tag=_TAG)
-        return lambda: driver.store.scripts.run(erase)
-
-    return prepare
-
-
-async def _begin_erasure(driver: StoreDriver, n: int) -> Act:
-    for number in range(n):
-        await driver.store.tenants.create(f"tenant-{number}")
-    return lambda: driver.store.scripts.run(
-        BeginErasure(tenants=access_keys.TENANTS, tenant="tenant-0", tag=None, begun="{}")
-    )
-
-
-async def _end_erasure(driver: StoreDriver, n: int) -> Act:
-    tags = [(await driver.store.tenants.create(f"tenant-{number}")).tag for number in range(n)]
-    return lambda: driver.store.scripts.run(EndErasure(tenants=access_keys.TENANTS, tenant="tenant-0", tag=tags[0]))
-
-
-async def _write_receipt(driver: StoreDriver, n: int) -> Act:
-    for _ in range(n):
-        await driver.store.audit.add("", "x", facts={})
-    text = orjson.dumps({"tag": _TAG})
-    write = WriteReceipt(
-        receipt=receipt("acme"), acts=access_keys.audit(""), tag=_TAG, text=text, act=text, retention=86_400
-    )
-    return lambda: driver.store.scripts.run(write)
-
-
 async def _keep_secrets(driver: StoreDriver, n: int) -> Act:
     submitted = await driver.submit()
     conversation_id, vault = submitted.deliveries[0].conversation_id, driver.store.vault
@@ -711,104 +569,6 @@ async def _remove_agent(driver: StoreDriver, n: int) -> Act:
     for steps in range(n):
         await driver.store.agents.keep("", "support", AGENT.model_copy(update={"max_steps": steps + 1}))
     return lambda: driver.store.agents.remove("", "support")
-
-
-async def _schedule(driver: StoreDriver, n: int) -> ScheduleOrder:
-    """A schedule whose run has ``n`` KiB."""
-    order = ScheduleOrder(ScheduledRun(agent=AGENT, input="x" * 1024 * n), Bearer())
-    await driver.store.part(Schedules).keep("", "nightly", order, Timing(every=60), NextTick(1000, 1000))
-    return order
-
-
-async def _keep_schedule(driver: StoreDriver, n: int) -> Act:
-    order = await _schedule(driver, n)
-    schedules = driver.store.part(Schedules)
-    return lambda: schedules.keep("", "nightly", order, Timing(every=90), NextTick(2000, 2000))
-
-
-async def _pause_schedule(driver: StoreDriver, n: int) -> Act:
-    await _schedule(driver, n)
-    return lambda: driver.store.part(Schedules).pause("", "nightly", by=None)
-
-
-async def _remove_schedule(driver: StoreDriver, n: int) -> Act:
-    await _schedule(driver, n)
-    return lambda: driver.store.part(Schedules).remove("", "nightly")
-
-
-async def _claim_tick(driver: StoreDriver, n: int) -> Act:
-    await _schedule(driver, n)
-    (due,), _ = await driver.store.part(Ticks).due()
-    return lambda: driver.store.part(Ticks).claim(due, 1000, None, NextTick(2**42, 2**42))
-
-
-async def _settle_tick(driver: StoreDriver, n: int) -> Act:
-    await _schedule(driver, n)
-    (due,), _ = await driver.store.part(Ticks).due()
-    claimed = await driver.store.part(Ticks).claim(due, 1000, None, NextTick(2**42, 2**42))
-    assert claimed is not None
-    moment = datetime.fromtimestamp(1, UTC)
-    return lambda: driver.store.part(Ticks).settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
-
-
-async def _batch(driver: StoreDriver, n: int) -> tuple[BatchOrder, BatchClaim]:
-    """A batch of a thousand items, ``n`` of which are begun."""
-    batches, progress = driver.store.part(Batches), driver.store.part(BatchProgress)
-    order = BatchOrder(BatchHead(agents=(AGENT,)), Bearer())
-    await batches.create("", "batch_1", order)
-    await batches.append("", "batch_1", order, 0, [BatchItem(input="hello")] * 1000, complete=True)
-    claimed = await progress.claim("", "batch_1")
-    assert claimed is not None
-    begun, claimed.next = await progress.to_begin(claimed, n)
-    await progress.advance(claimed, begun=begun)
-    return order, claimed
-
-
-def _failed(n: int) -> list[EndedCell]:
-    result = orjson.dumps({"status": "failed", "agent_number": 0, "output": "x" * 500})
-    return [EndedCell(cell, result, 0, "failed", True, 1, 1, 1, 1, None) for cell in range(n)]
-
-
-async def _create_batch(driver: StoreDriver, n: int) -> Act:
-    order = BatchOrder(BatchHead(agents=(AGENT.model_copy(update={"instructions": "x" * 1024 * n}),)), Bearer())
-    return lambda: driver.store.part(Batches).create("", "batch_1", order)
-
-
-async def _append_items(driver: StoreDriver, n: int) -> Act:
-    order = BatchOrder(BatchHead(agents=(AGENT,)), Bearer())
-    await driver.store.part(Batches).create("", "batch_1", order)
-    items = [BatchItem(input="x" * 512)] * n
-    return lambda: driver.store.part(Batches).append("", "batch_1", order, 0, items, complete=False)
-
-
-async def _claim_batch(driver: StoreDriver, n: int) -> Act:
-    _, claimed = await _batch(driver, n)
-    await driver.store.part(BatchProgress).advance(claimed, wait=0.0)
-    return lambda: driver.store.part(BatchProgress).claim("", "batch_1")
-
-
-async def _leave_batch(driver: StoreDriver, n: int) -> Act:
-    _, claimed = await _batch(driver, n)
-    await driver.store.part(Batches).change("", "batch_1", "cancel")
-    return lambda: driver.store.part(BatchProgress).leave("", "batch_1", claimed.claim)
-
-
-async def _advance_batch(driver: StoreDriver, n: int) -> Act:
-    _, claimed = await _batch(driver, n)
-    return lambda: driver.store.part(BatchProgress).advance(claimed, ended=_failed(n), wait=1.0)
-
-
-async def _change_batch(driver: StoreDriver, n: int) -> Act:
-    _, claimed = await _batch(driver, n)
-    await driver.store.part(BatchProgress).advance(claimed, ended=_failed(n))
-    return lambda: driver.store.part(Batches).change("", "batch_1", "retry")
-
-
-async def _remove_batch(driver: StoreDriver, n: int) -> Act:
-    _, claimed = await _batch(driver, n)
-    await driver.store.part(Batches).change("", "batch_1", "cancel")
-    await driver.store.part(BatchProgress).advance(claimed, ended=_failed(n), wait=0.0)
-    return lambda: driver.store.part(Batches).remove("", "batch_1")
 
 
 async def _wait_for_caps(driver: StoreDriver, n: int) -> None:
@@ -846,77 +606,7 @@ async def _reserve(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.caps.reserve(lease, 1, spent=0, least=2, most=3, tokens=1)
 
 
-async def _with_deliveries(driver: StoreDriver, n: int) -> tuple[str, list[DeliveryRecord]]:
-    """A webhook, and so many deliveries for it."""
-    driver.store.part(Webhooks)._sealer = Sealer([bytes(range(32))])
-    webhook = (await driver.store.part(Webhooks).create("", "https://example.org")).webhook.id
-    records = [
-        DeliveryRecord(f"msg_{number}", "run.failed", 1, "pending", 0, {"run_id": "x" * 500}, ()) for number in range(n)
-    ]
-    return webhook, records
-
-
-async def _queue_deliveries(driver: StoreDriver, n: int) -> Act:
-    webhook, records = await _with_deliveries(driver, n)
-    return lambda: driver.store.part(Deliveries).queue(webhook, records)
-
-
-async def _claim_delivery(driver: StoreDriver, n: int) -> Act:
-    """Of those that are too old one look drops a part."""
-    webhook, records = await _with_deliveries(driver, n)
-    await driver.store.part(Deliveries).queue(webhook, records)
-    of = webhook_keys.of_webhook(webhook)
-    await driver.redis.zadd(of.listed, {record.id: 1 for record in records})
-    return lambda: driver.store.part(Deliveries).claim(webhook)
-
-
-async def _settle_attempt(driver: StoreDriver, n: int) -> Act:
-    webhook, records = await _with_deliveries(driver, n)
-    await driver.store.part(Deliveries).queue(webhook, records)
-    lease = await driver.store.part(Deliveries).claim(webhook)
-    assert lease is not None
-    return lambda: driver.store.part(Deliveries).settle(
-        lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, "x" * 1024)
-    )
-
-
-async def _put_webhook(driver: StoreDriver, n: int) -> Act:
-    webhook, records = await _with_deliveries(driver, n)
-    await driver.store.part(Deliveries).queue(webhook, records)
-    return lambda: driver.store.part(Webhooks).change(webhook, WebhookChange(enabled=True))
-
-
-async def _remove_webhook(driver: StoreDriver, n: int) -> Act:
-    webhook, records = await _with_deliveries(driver, n)
-    await driver.store.part(Deliveries).queue(webhook, records)
-    return lambda: driver.store.part(Webhooks).remove(webhook)
-
-
-async def _mark_runs(driver: StoreDriver, n: int) -> Act:
-    await driver.redis.hset(keys.caps("00"), mapping={f"@{number:06}:webhooks": number for number in range(n)})
-    mark = MarkRuns(caps=keys.caps("00"), field="webhooks", mark=1, marked=True)
-    return lambda: driver.store.scripts.run(mark)
-
-
-async def _forget_events(driver: StoreDriver, n: int) -> Act:
-    entries = [(await driver.redis.xadd(webhook_keys.outbox("00"), {"a": "b"})).decode() for _ in range(8 * n)]
-    forget = ForgetEvents(
-        outbox=webhook_keys.outbox("00"),
-        outboxes=webhook_keys.outboxes("00"),
-        outbox_name="outbox",
-        entries=tuple(entries),
-    )
-    return lambda: driver.store.scripts.run(forget)
-
-
 CASES: Final = (
-    Case("queue_deliveries", "deliveries", _queue_deliveries, most=200),
-    Case("claim_delivery", "deliveries that are too old", _claim_delivery, most=200),
-    Case("settle_attempt", "deliveries beside it", _settle_attempt, most=200),
-    Case("put_webhook", "deliveries", _put_webhook, most=200),
-    Case("remove_webhook", "deliveries", _remove_webhook, most=200),
-    Case("mark_runs", "tenants with webhooks", _mark_runs),
-    Case("forget_events", "8 events", _forget_events, most=12),
     Case("settle", "calls of tools that there are not", _settle_unknown_tools),
     Case("settle", "tool calls", _settle()),
     Case("settle", "client tools", _settle(client=True)),
@@ -969,31 +659,9 @@ CASES: Final = (
     Case("measure", "64 lists", _measure),
     Case("find_allowed", "tenants with steps that may begin", _find_allowed, most=50, least=4),
     Case("reserve", "tenants with steps that wait", _reserve, most=50, least=4),
-    Case("fold_journal", "tallies of a tenant each", _fold_journal, most=300 * 6),
     Case("create_tenant", "tenants that are there", _create_tenant, most=10_000),
-    Case("begin_erasure", "tenants that are there", _begin_erasure, most=10_000),
-    Case("erase_runs", "runs with 64 actions each", _erase(_erased_runs), most=50),
-    Case("erase_conversations", "conversations", _erase(_erased_conversations), most=50),
-    Case("erase_keys", "keys", _erase(_erased_keys), most=200),
-    Case("erase_members", "16 members of a list", _erased_members("zset"), most=62),
-    Case("erase_members", "16 fields of a hash", _erased_members("hash"), most=125),
-    Case("erase_members", "2 entries of a stream", _erased_members("stream"), most=50),
-    Case("write_receipt", "acts that are there", _write_receipt, most=100_000),
-    Case("end_erasure", "tenants that are there", _end_erasure, most=10_000),
     Case("keep_agent", "KiB of an agent", _keep_agent, most=195),
     Case("remove_agent", "versions", _remove_agent, most=100),
-    Case("create_batch", "KiB of an agent", _create_batch, most=195),
-    Case("append_items", "items of 512 characters", _append_items, most=1_000),
-    Case("claim_batch", "cells in flight", _claim_batch, most=200),
-    Case("leave_batch", "cells in flight", _leave_batch, most=200),
-    Case("advance_batch", "cells that have ended", _advance_batch, most=200),
-    Case("change_batch", "cells that have failed", _change_batch, most=999),
-    Case("remove_batch", "cells that have ended", _remove_batch, most=999),
-    Case("keep_schedule", "KiB of a run", _keep_schedule, most=255),
-    Case("pause_schedule", "KiB of a run", _pause_schedule, most=255),
-    Case("remove_schedule", "KiB of a run", _remove_schedule, most=255),
-    Case("claim_tick", "KiB of a run", _claim_tick, most=255),
-    Case("settle_tick", "KiB of a run", _settle_tick, most=255),
     Case("keep_secrets", "secrets of 512 characters", _keep_secrets, most=64),
     Case("keep_server_list", "tools of 1 KiB", _keep_server_list, most=64),
     Case("sweep", "a lost call beside others", _lost),
@@ -1020,5 +688,6 @@ CASES: Final = (
     Case("report_failure", "8 calls that wait", _break_down, least=4),
     Case("report_answer", "8 calls that wait", _come_back),
     Case("renew_places", "4 calls in flight", _hold),
+    *(case for cases in brought_to_tests("SCRIPTS", "costs").values() for case in cases),
 )
 """The worst that is known, script by script."""

@@ -12,7 +12,8 @@ from features.stack.redis_server import RedisServer
 from palaver.config.settings import Settings
 from palaver.store import Store
 from tests.contract.store_driver import StoreDriver
-from tests.cost.cases import CASES, Case
+from tests.cost.case import Case
+from tests.cost.cases import CASES
 from tests.cost.meters import Stopwatch, watch
 from tests.unit.api_world import SETTINGS
 

@@ -15,6 +15,8 @@ from tests.tiers import sample
 ALL = (*CASES, *(case for cases in brought_to_tests("REQUESTS").values() for case in cases))
 LINEAR = 2.3
 """Twice the calls for twice the size, and a little for what comes in steps, such as a page more."""
+BESIDE = 1000
+"""Calls that loops of the process, and the collection of garbage, may make meanwhile."""
 
 
 def test_every_route_has_a_case() -> None:
@@ -27,4 +29,4 @@ async def test_twice_the_size_costs_twice_as_much_at_most(case: Case) -> None:
     assert len({cost.status for cost in costs}) == 1, [cost.status for cost in costs]
     assert costs[0].status < 500
     for less, more in pairwise(costs):
-        assert more.calls / less.calls < LINEAR, [cost.calls for cost in costs]
+        assert more.calls < LINEAR * less.calls + BESIDE, [cost.calls for cost in costs]

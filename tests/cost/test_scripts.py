@@ -16,13 +16,12 @@ from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.additions import all_scripts
 from palaver.vocabulary.step_kinds import RECOVERED
 from tests.contract.store_driver import StoreDriver, calls
-from tests.cost.cases import CASES, Case
+from tests.cost.case import Case
+from tests.cost.cases import CASES
 from tests.cost.meters import EVERY, Commands, fake, watch
-from tests.feature_cases import brought_to_tests
 from tests.tiers import sample
 from tests.unit.api_world import SETTINGS
 
-ALL = (*CASES, *(case for cases in brought_to_tests("SCRIPTS").values() for case in cases))
 STEEPEST = 2.3
 """How much more the second doubling may add than the first: a line adds 2 times as much, a square 4 times."""
 SLACK = 0.02
@@ -46,14 +45,14 @@ async def _cost(case: Case, size: int) -> float:
     return costs.of[case.script]
 
 
-@pytest.mark.parametrize("case", sample(ALL, 30), ids=lambda case: f"{case.script}: {case.what}")
+@pytest.mark.parametrize("case", sample(CASES, 30), ids=lambda case: f"{case.script}: {case.what}")
 async def test_twice_as_much_is_at_most_twice_the_work(case: Case) -> None:
     some, twice, more = [await _cost(case, case.least * times) for times in (1, 2, 4)]
     assert more - twice <= STEEPEST * max(0, twice - some) + SLACK * more + EVERY, (some, twice, more)
 
 
 def test_every_script_has_a_case() -> None:
-    assert {case.script for case in ALL} == {script.name for script in all_scripts()}
+    assert {case.script for case in CASES} == {script.name for script in all_scripts()}
 
 
 @pytest.mark.parametrize("tenant", ["", "k7m2qx"], ids=["default tenant", "another tenant"])

@@ -140,7 +140,10 @@ def test_an_answer_that_outgrows_the_window_is_withdrawn_and_asked_for_again(clu
     assert (retrying["delay"], retrying["error"]["class"]) == (0, "context_window")
     kinds = [event.type for event in events]
     assert kinds.count("conversation.condensed") == 1
-    assert kinds.count("message.discarded") == streamed
+    # A whole answer is shown, too, if the deltas of this moment are written before it is known that it is cut off.
+    seen = "message.delta" in kinds[: kinds.index("run.retrying")]
+    assert seen >= streamed
+    assert kinds.count("message.discarded") == seen
     shown = "".join(
         event.data["text"]
         for event in events[-1 - kinds[::-1].index("step.started") :]

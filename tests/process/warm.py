@@ -29,6 +29,7 @@ import pytest
 
 from features.stack.child import ChildCommand, Spawned, dying_with_parent
 from palaver.config.settings import Settings, settings
+from palaver.feature import features
 from tests import once
 from tests.pages import ROOT
 from tests.processes import fork_session, write_to
@@ -212,7 +213,10 @@ def main() -> None:
 
 
 def _prepare(environment: Mapping[str, str]) -> None:
-    """Have the scripts of a process with this environment; one whose settings do not fit says so itself."""
+    """Have the scripts of a process with this environment; one whose settings do not fit says so itself, and one that
+    switches features on makes its own."""
+    if _switched_on(environment):
+        return
     own = dict(os.environ)
     os.environ.clear()
     os.environ.update(environment)
@@ -224,6 +228,11 @@ def _prepare(environment: Mapping[str, str]) -> None:
         os.environ.update(own)
 
 
+def _switched_on(environment: Mapping[str, str]) -> bool:
+    switches = [each.switch for each in features().values() if each.switch]
+    return any(environment.get(switch + suffix) for switch in switches for suffix in ("", "_FILE"))
+
+
 def _become(argv: list[str], environment: dict[str, str], log: str) -> NoReturn:
     """Be the process, as if it had been started."""
     from palaver.processes.failpoints import failpoint
@@ -233,6 +242,8 @@ def _become(argv: list[str], environment: dict[str, str], log: str) -> NoReturn:
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     os.environ.clear()
     os.environ.update(environment)
+    if _switched_on(environment):
+        once.forget_switches()
     time.tzset()
     if _PATH in environment:
         # Behind the folder that the program is started in.

@@ -47,7 +47,7 @@ NOTHING = (
 )
 
 IN_A_200 = (
-    retried("error-in-stream", "say-20+rate-50+errorchunk-*-15", "provider_error", ".server_error", 200, forms=STREAM,
+    retried("error-in-stream", "say-20+rate-10+errorchunk-*-15", "provider_error", ".server_error", 200, forms=STREAM,
             withdrawn=True),
     retried("error-in-stream", "errorchunk", "provider_error", ".server_error", 200, forms=WHOLE),
     retried("200-limit", reported({"type": "rate_limit_error"}), "rate_limited", ".rate_limit_error", 200),

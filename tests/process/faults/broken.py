@@ -31,7 +31,7 @@ CONNECTIONS = (
     retried("reset-in-body", part_of_document('{"choices"', then="reset"), *TRUNCATED, request="req-wire"),
     retried("too-few-bytes", part_of_document('{"choices"'), *TRUNCATED, request="req-wire"),
     retried("bad-chunks", wire(*HEAD, "Transfer-Encoding: chunked", "", "no size", ""), CONNECTION, "protocol_error"),
-    retried("cut", "say-20+rate-50+cut-*-15", *TRUNCATED, forms=STREAM, withdrawn=True),
+    retried("cut", "say-20+rate-10+cut-*-15", *TRUNCATED, forms=STREAM, withdrawn=True),
     retried("cut", "say-20+cut", *TRUNCATED, forms=WHOLE),
     # The end of the connection is the end of the answer: streamed, it has no finish; as a document it does not parse.
     retried("short", "short", *TRUNCATED, forms=STREAM),

@@ -84,7 +84,7 @@ STATUSES = (
 
 BROKEN = (
     retried("reset", "reset", "connection", "connection_reset"),
-    retried("cut", "say-20+rate-50+cut-*-15", *TRUNCATED, forms=STREAM, withdrawn=True),
+    retried("cut", "say-20+rate-10+cut-*-15", *TRUNCATED, forms=STREAM, withdrawn=True),
     retried("cut-in-arguments", "tool-1+args-split-3+cut-*-5", *TRUNCATED, forms=STREAM, tools=CALCULATOR),
     retried("cut", "say-20+cut", *TRUNCATED, forms=WHOLE),
     retried("short", "short", *TRUNCATED, forms=STREAM),
@@ -100,8 +100,8 @@ BROKEN = (
     ),
     retried("empty", "empty", "provider_error", "empty_completion", 200),
     retried("stop-without-calls", message(FINE, stop="tool_use"), *BAD),
-    retried("error-in-stream", "say-20+rate-50+errorchunk-*-15", *SERVER, 200, forms=STREAM, withdrawn=True),
-    retried("overloaded", "say-20+rate-50+overloaded-*-15", *OVERLOADED, 200, forms=STREAM, withdrawn=True),
+    retried("error-in-stream", "say-20+rate-10+errorchunk-*-15", *SERVER, 200, forms=STREAM, withdrawn=True),
+    retried("overloaded", "say-20+rate-10+overloaded-*-15", *OVERLOADED, 200, forms=STREAM, withdrawn=True),
     retried("overloaded", "overloaded", *OVERLOADED, 200, forms=WHOLE),
     fails(
         "outgrown", message(FINE, stop="model_context_window_exceeded"), "context_window",

@@ -71,7 +71,7 @@ STATUSES = (
 
 BROKEN = (
     retried("reset", "reset", "connection", "connection_reset"),
-    retried("cut", "say-20+rate-50+cut-*-15", *TRUNCATED, forms=STREAM, withdrawn=True),
+    retried("cut", "say-20+rate-10+cut-*-15", *TRUNCATED, forms=STREAM, withdrawn=True),
     retried("cut-in-arguments", "tool-1+args-split-3+cut-*-4", *TRUNCATED, forms=STREAM, tools=CALCULATOR),
     retried("cut-whole", "say-20+cut", *TRUNCATED, forms=WHOLE),
     retried("short", "short", *TRUNCATED, forms=STREAM),
@@ -79,7 +79,7 @@ BROKEN = (
     retried("empty", "empty", "provider_error", "empty_completion", 200),
     retried("failed", failed("server_error"), *SERVER, 200),
     fails("failed-prompt", failed("invalid_prompt"), "invalid_request", ".invalid_prompt", 200),
-    retried("error-in-stream", "say-20+rate-50+errorchunk-*-15", *SERVER, 200, forms=STREAM, withdrawn=True),
+    retried("error-in-stream", "say-20+rate-10+errorchunk-*-15", *SERVER, 200, forms=STREAM, withdrawn=True),
 )
 
 ENDS = (
