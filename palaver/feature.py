@@ -68,8 +68,8 @@ class Feature:
     holds: bool = False
     """True: what has ended stays in the store until the feature lets it go."""
     recall: str | None = None
-    """A function of the settings that returns a `palaver.store.recall.Remembering`, or None. It has runs and
-    conversations that the store does not have any more."""
+    """A function of a `palaver.store.sides.Ground` that returns a `palaver.store.reading.recall.Remembering`, or None.
+    It has runs and conversations that the store does not have any more."""
     names: str | None = None
     """The enums that its scripts write as Python does (`Switch.ON`), a tuple."""
     store: str | None = None

@@ -21,7 +21,7 @@ from palaver.vocabulary.ids import is_id
 
 from .backlog import DELETED, Backlog
 from .database import Database
-from .errors import ArchiveAway, ArchiveBehind, ArchiveOvertaken, ArchiveRefused
+from .errors import SLOW, ArchiveAway, ArchiveBehind, ArchiveOvertaken, ArchiveRefused
 from .records import ArchivedConversation, ArchivedVersions
 
 _log: Final = logging.getLogger("palaver.features.archive")
@@ -42,6 +42,7 @@ class Archiver:
     def __init__(self, backlog: Backlog, database: Database) -> None:
         self._backlog = backlog
         self._database = database
+        self._slow = False
 
     async def run(self) -> None:
         """Archive, for ever. A database that is away is waited for."""
@@ -125,6 +126,20 @@ class Archiver:
                 for each in batch:
                     await self._write([each], since)
             return
+        except ArchiveAway as away:
+            # Slow is one conversation, or the database: the second one in a row says so.
+            if away.reason != SLOW or self._slow:
+                self._slow = False
+                raise
+            if len(batch) == 1:
+                self._slow = True
+                _log.warning("%s is not archived: %s", batch[0].id, away)
+            else:
+                middle = len(batch) // 2
+                await self._write(batch[:middle], since)
+                await self._write(batch[middle:], since)
+            return
+        self._slow = False
         await self._backlog.acknowledge(batch)
 
 

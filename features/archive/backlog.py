@@ -24,7 +24,7 @@ from .contract import (
     TakeUnarchived,
 )
 from .records import ArchivedConversation, ArchivedEntry, ArchivedRun
-from .terms import LEASE
+from .terms import FORGOTTEN, LEASE
 
 DELETED: Final = "-"
 """In front of an id that is to be forgotten."""
@@ -190,7 +190,13 @@ class Backlog:
     async def forgotten(self, deleted: Mapping[str, int]) -> None:
         """Say that the archive has nothing of these any more, which are deleted here since then."""
         await self._scripts.run_all(
-            SettleDeletion(unarchived=archive_keys.unarchived(shard_of(each)), mark=DELETED + each, since=since)
+            SettleDeletion(
+                unarchived=archive_keys.unarchived(shard_of(each)),
+                forgotten=archive_keys.forgotten(shard_of(each)),
+                mark=DELETED + each,
+                since=since,
+                lasts=FORGOTTEN,
+            )
             for each, since in deleted.items()
         )
 

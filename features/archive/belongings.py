@@ -20,7 +20,7 @@ _AT_ONCE: Final = 2_000
 
 class _Archive(StoreSide):
     def shared_in(self, shard: str) -> Sequence[Key]:
-        return (archive_keys.unarchived(shard),)
+        return (archive_keys.unarchived(shard), archive_keys.forgotten(shard))
 
     async def erase_elsewhere(self, tag: str) -> bool:
         """Erase rows of a tenant. What a worker has read before is not written any more."""

@@ -67,9 +67,12 @@ class SettleDeletion(Script[DeletionSettled]):
     when_full = True
 
     unarchived: Key
+    forgotten: Key
     mark: str
     since: int
     """The time of the deletion that it has forgotten, in ms."""
+    lasts: int
+    """Seconds for which that stays known: what was read before is not put back meanwhile."""
 
 
 class ArchiveAnew(Script[Noted | NotResting]):
@@ -124,6 +127,11 @@ class Expected:
     """An erasure of its tenant finds it."""
 
 
+@dataclass(frozen=True, slots=True)
+class TooLate:
+    """It was read too long ago: it may have been deleted since."""
+
+
 class ExpectLog(Script[Expected]):
     """Note the key that a log comes into before the conversation does."""
 
@@ -136,8 +144,8 @@ class ExpectLog(Script[Expected]):
     """Seconds for which it is there, if it does not become whole."""
 
 
-class BringBack(Script[BroughtBack | StaysAway]):
-    """Put a conversation back, unless it is there: as it was, with its log, for as long as the retention."""
+class BringBack(Script[BroughtBack | StaysAway | TooLate]):
+    """Put a conversation back, unless it is there: as it was, with its log."""
 
     grows = True
 
@@ -146,10 +154,14 @@ class BringBack(Script[BroughtBack | StaysAway]):
     copied: Key
     position: int
     """The last position of its log."""
+    too_late: int
+    """The time (ms) from which on it is not put back: what was read may have been deleted by then."""
+    stays: int
+    """Seconds for which it is there, unless something happens in it."""
     stored_fields: tuple[StoredField, ...]
 
 
-class BringRunBack(Script[BroughtBack | StaysAway]):
+class BringRunBack(Script[BroughtBack | StaysAway | TooLate]):
     """Put a run back that has ended, unless it is there."""
 
     grows = True
@@ -160,6 +172,10 @@ class BringRunBack(Script[BroughtBack | StaysAway]):
     run_id: str
     created_at: int
     """The time at which it was submitted, in ms."""
+    too_late: int
+    """As in `BringBack`."""
+    stays: int
+    """Seconds for which it is there, and its conversation at least."""
     stored_fields: tuple[StoredField, ...]
 
 

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Final, Self
 
 from palaver.errors import ConfigurationError
 
-from .records import ArchivedConversation, ArchivedEntry, ArchivedRun, ArchivedVersions
+from .records import ArchivedConversation, ArchivedEntry, ArchivedRun, ArchivedVersions, FoundRecord
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from palaver.schemas.conversation import ConversationFilter, ConversationOrder
+    from palaver.schemas.filters import RunFilter
+    from palaver.store.reading.finding import Place
+
     from .connections import Connections
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
@@ -157,6 +163,45 @@ class Database:
 
         async with self._connections.reading() as connection:
             return await latest_runs(connection, conversation_id, limit)
+
+    async def find_runs(
+        self, admitted: RunFilter, tenant: str | None, place: Place | None, limit: int
+    ) -> Sequence[FoundRecord]:
+        """Return the next runs of a tenant, or of all, that may fit, newest first."""
+        from .searching import find_runs
+
+        async with self._connections.reading() as connection:
+            return await find_runs(connection, admitted, tenant, place, limit)
+
+    async def find_conversations(
+        self,
+        admitted: ConversationFilter,
+        tenant: str | None,
+        order: ConversationOrder,
+        place: Place | None,
+        limit: int,
+    ) -> Sequence[FoundRecord]:
+        """Return the next conversations of a tenant, or of all, that fit, in that order."""
+        from .searching import find_conversations
+
+        async with self._connections.reading() as connection:
+            return await find_conversations(connection, admitted, tenant, order, place, limit)
+
+    async def run_counts(
+        self, tenant: str | None, after: datetime | None, before: datetime | None
+    ) -> Mapping[str, int]:
+        """Return the number of runs in each status, of those that were created between these times."""
+        from .searching import run_counts
+
+        async with self._connections.reading() as connection:
+            return await run_counts(connection, tenant, after, before)
+
+    async def count_conversations(self, admitted: ConversationFilter, tenant: str | None, most: int) -> int:
+        """Return the number of conversations that fit, up to ``most``."""
+        from .searching import count_conversations
+
+        async with self._connections.reading() as connection:
+            return await count_conversations(connection, admitted, tenant, most)
 
     async def ids(self, after: str, limit: int) -> Sequence[str]:
         """Return the next ids of conversations behind ``after``, in order."""

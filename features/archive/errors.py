@@ -11,8 +11,11 @@ PalaverError
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from palaver.errors import PalaverError, StoreUnavailable
+
+SLOW: Final = "it did not answer in time"
 
 
 class ArchiveAway(StoreUnavailable):

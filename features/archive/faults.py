@@ -11,9 +11,8 @@ from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
 from palaver.errors import ConfigurationError, PalaverError
 
-from .errors import ArchiveAway, ArchiveRefused
+from .errors import SLOW, ArchiveAway, ArchiveRefused
 
-SLOW: Final = "it did not answer in time"
 _LOGIN: Final = "it refuses the user or the password"
 _UNKNOWN: Final = "it has no such database"
 _CONNECTIONS: Final = "it has no connection left"

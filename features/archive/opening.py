@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from palaver.config.settings import Settings
-from palaver.store.recall import Remembering
+from palaver.store.reading.recall import Remembering
 from palaver.store.server.findings import Finding
+from palaver.store.sides import Ground
 
 from .terms import archive_url
 
@@ -39,14 +40,14 @@ def loops(settings: Settings, store: Store, worker: str) -> list[Callable[[], Co
     return [Archiver(store.part(Backlog), Database.of(url)).run]
 
 
-def memory_of(settings: Settings) -> Remembering | None:
+def memory_of(ground: Ground) -> Remembering | None:
     """Return what brings things back from the archive; None if there is no archive."""
     url = archive_url()
     if url is None:
         return None
     from .remembering import ArchiveMemory
 
-    return ArchiveMemory(url)
+    return ArchiveMemory(ground, url)
 
 
 def findings_of(settings: Settings) -> Sequence[Finding]:

@@ -27,6 +27,17 @@ class ArchivedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundRecord:
+    """A run or a conversation of a list."""
+
+    id: str
+    place: tuple[int, str]
+    """The time (ms) that it has there, and its id."""
+    fields: Mapping[str, str]
+    """Its whole hash."""
+
+
+@dataclass(frozen=True, slots=True)
 class ArchivedConversation:
     """A conversation, and the part of it that the archive is to have from now on."""
 

@@ -8,20 +8,33 @@ unless another process was faster.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property, partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakValueDictionary
 
-from palaver.errors import ConfigurationError
+from palaver.errors import ConfigurationError, CorruptRecord
+from palaver.schemas.conversation import Conversation, ConversationFilter, ConversationOrder
+from palaver.schemas.filters import RunFilter, admits, possible_statuses
+from palaver.schemas.models import Run
+from palaver.store.reading import records
+from palaver.store.reading.finding import ListPage, Place
+from palaver.store.reading.recall import RememberedCount, absent
 from palaver.store.redis import keys
+from palaver.store.redis.connection import Fields, now_ms
+from palaver.store.redis.reach import reach
 from palaver.store.sides import Ground
 from palaver.vocabulary.ids import is_id, shard_of
+from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.limits import limit_of
 
-from .contract import BringBack, BringRunBack, BroughtBack, ExpectLog, StoredField
-from .errors import ArchiveAway
-from .records import ArchivedRun
+from .contract import BringBack, BringRunBack, BroughtBack, ExpectLog, StaysAway, StoredField, TooLate
+from .errors import SLOW, ArchiveAway
+from .records import ArchivedRun, FoundRecord
+from .terms import READ
 
 if TYPE_CHECKING:
     from .database import Database
@@ -30,15 +43,27 @@ _ENTRIES: Final = 200
 """Entries of a log that are read and written at once, at most."""
 _LATEST: Final = 20
 """Runs that come back with their conversation."""
-_LASTS: Final = 600
-"""Seconds for which a log is kept that does not become whole."""
+
+
+_STAYS: Final = 3600
+"""Seconds for which something is there again that is only read: to read all of an archive is not to fill the store."""
+_PATIENCE: Final = 1.0
+"""Seconds after which a page of a list ends where it is."""
+_TOGETHER: Final = 25
+"""Records that are read at once for a list: each may have some MB."""
+_STATUSES: Final = frozenset(map(str, RunStatus))
+T = TypeVar("T")
+Find = Callable[[Place | None, int], Awaitable[Sequence[FoundRecord]]]
+"""Finds the next records behind a place, up to a number of them."""
 
 
 class ArchiveMemory:
     """The memory that is an archive."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, ground: Ground, url: str) -> None:
+        self._ground = ground
         self._url = url
+        self._stays = min(int(ground.settings.retention), _STAYS)
         self._flights: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """A lock for each conversation that comes back: many may ask for one at once."""
 
@@ -52,70 +77,163 @@ class ArchiveMemory:
 
         return Database.of(self._url)
 
-    async def recall(self, ground: Ground, any_id: str) -> bool:
-        """As `palaver.store.recall.Remembering.recall`."""
-        try:
+    async def recall(self, any_id: str) -> bool:
+        """As `palaver.store.reading.recall.Remembering.recall`."""
+        with _known_later():
             run_id = any_id if is_id("run", any_id) else None
             conversation_id = any_id if run_id is None else await self._database.conversation_of(run_id)
             if conversation_id is None:
                 return False
             async with self._flights.setdefault(conversation_id, asyncio.Lock()):
-                return await self._recall(ground, conversation_id, run_id)
-        except ConfigurationError as error:
-            # It is another one than this version can read, for now.
-            raise ArchiveAway(str(error)) from None
+                return await self._recall(conversation_id, run_id)
 
-    async def _recall(self, ground: Ground, conversation_id: str, run_id: str | None) -> bool:
+    async def runs(self, admitted: RunFilter, *, limit: int, place: Place | None) -> ListPage[Run]:
+        """As `palaver.store.reading.recall.Remembering.runs`."""
+        possible = possible_statuses(admitted)
+        if possible is not None and not any(RunStatus(status).terminal for status in possible):
+            return ListPage([], [], None)
+
+        def made(record: Fields) -> Run | None:
+            run = records.run(record)
+            return run if admits(admitted, run) else None
+
+        return await self._page(partial(self._database.find_runs, admitted, _tenant()), made, limit, place)
+
+    async def conversations(
+        self, admitted: ConversationFilter, *, limit: int, place: Place | None, order: ConversationOrder
+    ) -> ListPage[Conversation]:
+        """As `palaver.store.reading.recall.Remembering.conversations`."""
+        find = partial(self._database.find_conversations, admitted, _tenant(), order)
+        return await self._page(find, lambda record: records.conversation(record, {}), limit, place)
+
+    async def run_counts(self, after: datetime | None, before: datetime | None) -> Mapping[RunStatus, int]:
+        """As `palaver.store.reading.recall.Remembering.run_counts`."""
+        with _known_later():
+            counts = await self._database.run_counts(_tenant(), after, before)
+        return {RunStatus(status): count for status, count in counts.items() if status in _STATUSES}
+
+    async def conversation_count(self, admitted: ConversationFilter, *, most: int) -> RememberedCount | None:
+        """As `palaver.store.reading.recall.Remembering.conversation_count`."""
+        if (status := admitted.get("status")) is not None:
+            named = status.split(",") if isinstance(status, str) else status
+            if all(each in _STATUSES and not RunStatus(each).terminal for each in named):
+                return None
+        with _known_later():
+            return RememberedCount(await self._database.count_conversations(admitted, _tenant(), most), "archived")
+
+    async def _page(
+        self, find: Find, made: Callable[[Fields], T | None], limit: int, place: Place | None
+    ) -> ListPage[T]:
+        """Return a page of what the store does not have: few where they are long, or where many lie between them that
+        do not fit or that it has."""
+        page, looked, size = ListPage[T]([], [], place), 0, 0
+        clock = asyncio.get_running_loop().time
+        end = clock() + _PATIENCE
+        while True:
+            with _known_later():
+                found = await find(page.behind, _TOGETHER)
+            away = {*await absent(self._ground.redis, [each.id for each in found])}
+            for each in found:
+                page = page._replace(behind=each.place)
+                record = {name.encode(): value.encode(errors="replace") for name, value in each.fields.items()}
+                try:
+                    one = made(record) if each.id in away else None
+                except CorruptRecord:
+                    one = None
+                if one is not None:
+                    page.results.append(one)
+                    page.places.append(each.place)
+                    size += sum(map(len, record.values()))
+                if len(page.results) == limit or size > limit_of("answer_bytes"):
+                    return page
+            looked += len(found)
+            if len(found) < _TOGETHER:
+                return page._replace(behind=None)
+            if clock() > end or looked >= limit_of("list_looked"):
+                return page
+
+    async def _recall(self, conversation_id: str, run_id: str | None) -> bool:
+        if run_id is None and await self._database.record(conversation_id) is None:
+            return False
+        # What is read from here on may be deleted before it is put back, but not for longer.
+        too_late = await now_ms(self._ground.redis) + READ * 1000
         runs = [] if run_id is None else [await self._database.run(run_id)]
-        if not await ground.redis.exists(keys.conversation(conversation_id)):
+        if not await self._ground.redis.exists(keys.conversation(conversation_id)):
             fields = await self._database.record(conversation_id)
             if fields is None:
                 return False
-            await ground.capacity.admit()
-            if not await self._bring(ground, conversation_id, fields):
+            await self._ground.capacity.admit()
+            if not await self._bring(conversation_id, fields, too_late):
                 return False
             runs += await self._database.latest_runs(conversation_id, _LATEST)
-        there = [await self._bring_run(ground, conversation_id, run) for run in runs if run is not None]
+        there = [await self._bring_run(conversation_id, run, too_late) for run in runs if run is not None]
         return run_id is None or any(there)
 
-    async def _bring(self, ground: Ground, conversation_id: str, fields: Mapping[str, str]) -> bool:
+    async def _bring(self, conversation_id: str, fields: Mapping[str, str], too_late: int) -> bool:
         shard = shard_of(conversation_id)
         copied, position = keys.copied(shard, token_hex(8)), 0
         conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
-        await ground.scripts.run(ExpectLog(conversation=conversation, log=log, copied=copied, lasts=_LASTS))
+        await self._ground.scripts.run(ExpectLog(conversation=conversation, log=log, copied=copied, lasts=READ))
         while entries := await self._database.entries(conversation_id, position, _ENTRIES):
-            pipeline = ground.redis.pipeline(transaction=False)
+            pipeline = self._ground.redis.pipeline(transaction=False)
             for entry in entries:
                 words = (word for field in entry.fields.items() for word in field)
                 pipeline.execute_command("XADD", copied, f"{entry.position}-0", *words)
-            pipeline.expire(copied, _LASTS)
+            pipeline.expire(copied, READ)
             await pipeline.execute()
             position = entries[-1].position
-        reply = await ground.scripts.run(
-            BringBack(
-                conversation=conversation,
-                log=log,
-                copied=copied,
-                position=position,
-                stored_fields=tuple(StoredField(name, value) for name, value in fields.items()),
+        return _is_back(
+            await self._ground.scripts.run(
+                BringBack(
+                    conversation=conversation,
+                    log=log,
+                    copied=copied,
+                    position=position,
+                    too_late=too_late,
+                    stays=self._stays,
+                    stored_fields=tuple(StoredField(name, value) for name, value in fields.items()),
+                )
             )
         )
-        return isinstance(reply, BroughtBack)
 
-    async def _bring_run(self, ground: Ground, conversation_id: str, run: ArchivedRun) -> bool:
-        reply = await ground.scripts.run(
-            BringRunBack(
-                conversation=keys.conversation(conversation_id),
-                log=keys.log(conversation_id),
-                run=keys.run(run.id),
-                run_id=run.id,
-                created_at=int(run.fields["created_at"]),
-                stored_fields=tuple(StoredField(name, value) for name, value in run.fields.items()),
+    async def _bring_run(self, conversation_id: str, run: ArchivedRun, too_late: int) -> bool:
+        return _is_back(
+            await self._ground.scripts.run(
+                BringRunBack(
+                    conversation=keys.conversation(conversation_id),
+                    log=keys.log(conversation_id),
+                    run=keys.run(run.id),
+                    run_id=run.id,
+                    created_at=int(run.fields["created_at"]),
+                    too_late=too_late,
+                    stays=self._stays,
+                    stored_fields=tuple(StoredField(name, value) for name, value in run.fields.items()),
+                )
             )
         )
-        return isinstance(reply, BroughtBack)
 
     async def close(self) -> None:
         """Give the connections back."""
         if "_database" in vars(self):
             await self._database.close()
+
+
+def _is_back(reply: BroughtBack | StaysAway | TooLate) -> bool:
+    if isinstance(reply, TooLate):
+        raise ArchiveAway(SLOW)
+    return isinstance(reply, BroughtBack)
+
+
+@contextmanager
+def _known_later() -> Iterator[None]:
+    """An archive that this version cannot read is away for now."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ArchiveAway(str(error)) from None
+
+
+def _tenant() -> str | None:
+    """Return the tag of the tenant within reach; None if all are."""
+    tenant, all_tenants = reach()
+    return None if all_tenants else tenant

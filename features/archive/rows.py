@@ -26,8 +26,8 @@ DEFAULT_TENANT: Final = "default"
 """The tenant column of the default tenant, whose tag is empty: no tag has seven letters."""
 Row = dict[str, Any]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND: Final = timedelta(milliseconds=1)
 _MOST: Final = 2**63 - 1
 _UNKNOWN: Final = "\ufffd"
 _NO_CHARACTER: Final = re.compile("[\0\ud800-\udfff]")
@@ -68,7 +68,8 @@ def conversation_row(conversation_id: str, fields: Mapping[str, str]) -> Row:
     return {
         "id": conversation_id,
         "tenant": tenant_column(tenant_of(conversation_id)),
-        "title": _plain(fields.get("title")),
+        "title": plain(fields.get("title")),
+        "folded": plain(fields.get("folded")),
         **_agent(fields.get("agent")),
         "created_at": _moment(fields.get("created_at")),
         "updated_at": _moment(fields.get("updated_at", fields.get("created_at"))),
@@ -76,7 +77,7 @@ def conversation_row(conversation_id: str, fields: Mapping[str, str]) -> Row:
         "last_run_id": _word(outcome.get("run_id")),
         "last_status": _word(outcome.get("status")),
         "last_stop_reason": _word(outcome.get("stop_reason")),
-        "forked_from": _plain(fields.get("forked_from")),
+        "forked_from": plain(fields.get("forked_from")),
         **_usage(fields),
         "metadata": _object(fields.get("metadata")),
         "tags": _list(fields.get("tags")),
@@ -92,12 +93,12 @@ def run_row(conversation_id: str, run: ArchivedRun) -> Row:
         "id": run.id,
         "conversation_id": conversation_id,
         "tenant": tenant_column(tenant_of(run.id)),
-        "status": _plain(fields.get("status")),
-        "stop_reason": _plain(fields.get("stop_reason")),
+        "status": plain(fields.get("status")),
+        "stop_reason": plain(fields.get("stop_reason")),
         **_agent(fields.get("agent")),
         "model": _model(fields),
-        "submitted_by": _plain(fields.get("submitted_by")),
-        "input_preview": _plain(fields.get("input_preview")),
+        "submitted_by": plain(fields.get("submitted_by")),
+        "input_preview": plain(fields.get("input_preview")),
         "error_class": _word(error.get("class")),
         "error_code": _word(error.get("code")),
         "error_message": _word(error.get("message")),
@@ -105,7 +106,7 @@ def run_row(conversation_id: str, run: ArchivedRun) -> Row:
         "started_at": _moment(fields.get("started_at")),
         "ended_at": _moment(fields.get("ended_at")),
         "parent_run_id": _word(_object(fields.get("parent")).get("run_id")),
-        "retried_from": _plain(fields.get("retried_from")),
+        "retried_from": plain(fields.get("retried_from")),
         **_usage(fields),
         "metadata": _object(fields.get("metadata")),
         "tags": _list(fields.get("tags")),
@@ -126,12 +127,12 @@ def entry_row(conversation_id: str, entry: ArchivedEntry) -> Row:
         "conversation_id": conversation_id,
         "position": entry.position,
         "tenant": tenant_column(tenant_of(conversation_id)),
-        "type": _plain(fields.get("type", "")),
+        "type": plain(fields.get("type", "")),
         "at": _moment(fields.get("at")),
-        "run_id": _plain(fields.get("run")) or None,
+        "run_id": plain(fields.get("run")) or None,
         "seq": _number(fields.get("seq")),
-        "data": _plain(data),
-        "opaque": _plain(fields.get("opaque")),
+        "data": plain(data),
+        "opaque": plain(fields.get("opaque")),
         "readable": _readable(data),
         "bytes": sum(map(_length, fields.values())),
         "exact": None,
@@ -150,7 +151,7 @@ def entry_of(row: Any) -> ArchivedEntry:
 
 def _canonical(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the fields of the entry that a row without ``exact`` stands for: those that `_emit.lua` writes."""
-    at = None if row["at"] is None else (row["at"] - _EPOCH) // _MILLISECOND
+    at = None if row["at"] is None else (row["at"] - EPOCH) // MILLISECOND
     pairs = [("type", row["type"]), ("at", str(at)), ("run", row["run_id"] or ""), ("seq", str(row["seq"]))]
     pairs.append(("data", row["data"]))
     return pairs if row["opaque"] is None else [*pairs, ("opaque", row["opaque"])]
@@ -160,7 +161,7 @@ def _moment(text: str | None) -> datetime | None:
     """Return the time of so many milliseconds since the epoch; None where the text says none."""
     number = _number(text)
     try:
-        return None if number is None else _EPOCH + number * _MILLISECOND
+        return None if number is None else EPOCH + number * MILLISECOND
     except OverflowError:
         return None
 
@@ -178,7 +179,7 @@ def _number(text: str | None) -> int | None:
     return number if abs(number) <= _MOST else None
 
 
-def _plain(text: str | None) -> str | None:
+def plain(text: str | None) -> str | None:
     """Return a text with nothing that a database has no place for."""
     if text is None or ("\0" not in text and text.isascii()):
         return text
@@ -186,7 +187,7 @@ def _plain(text: str | None) -> str | None:
 
 
 def _word(value: Any) -> str | None:
-    return _plain(value) if isinstance(value, str) else None
+    return plain(value) if isinstance(value, str) else None
 
 
 def _usage(fields: Mapping[str, str]) -> Row:
@@ -263,9 +264,9 @@ def _mended(value: Any, levels: int) -> Any:
     """Return a JSON value without characters that are none, and without what is deeper than so many levels."""
     match value:
         case str():
-            return _plain(value)
+            return plain(value)
         case dict():
-            return {_plain(key): _mended(each, levels - 1) for key, each in value.items()} if levels else None
+            return {plain(key): _mended(each, levels - 1) for key, each in value.items()} if levels else None
         case list():
             return [_mended(each, levels - 1) for each in value] if levels else None
         case float() if not isfinite(value):

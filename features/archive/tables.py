@@ -114,6 +114,7 @@ CONVERSATIONS: Final = Table(
     Column("id", Text, primary_key=True),
     Column("tenant", Text, nullable=False),
     Column("title", Text),
+    Column("folded", Text),
     Column("agent", Text),
     Column("agent_version", _NUMBER),
     Column("created_at", Moment),
@@ -127,8 +128,11 @@ CONVERSATIONS: Final = Table(
     *_described(),
     Column("version", _NUMBER, nullable=False),
     Index("conversations_of_tenant", "tenant", "updated_at", "id"),
+    Index("conversations_of_tenant_begun", "tenant", "created_at", "id"),
+    Index("conversations_changed", "updated_at", "id"),
+    Index("conversations_begun", "created_at", "id"),
 )
-"""``version`` counts how often it was written."""
+"""``version`` counts how often it was written; ``folded`` is the title in small letters."""
 
 RUNS: Final = Table(
     "runs",
@@ -154,7 +158,8 @@ RUNS: Final = Table(
     *_usage(),
     *_described(),
     Index("runs_of_conversation", "conversation_id"),
-    Index("runs_of_tenant", "tenant", "created_at", "id"),
+    Index("runs_of_tenant", "tenant", "created_at", "id", "status"),
+    Index("runs_begun", "created_at", "id", "status"),
 )
 
 ENTRIES: Final = Table(

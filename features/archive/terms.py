@@ -7,9 +7,15 @@ from typing import Final
 
 from palaver.config.secret_files import secret_of
 from palaver.errors import ConfigurationError
+from palaver.secrets.redaction import passwords_of, register_secrets
 
 LEASE: Final = 30.0
 """Seconds for which a worker has what it has taken, unless it acknowledges it before."""
+
+FORGOTTEN: Final = 600
+"""Seconds for which a deletion stays known once the archive has forgotten what was deleted."""
+READ: Final = 300
+"""Seconds after which what was read of the archive is not put back into the store: within `FORGOTTEN`."""
 
 
 def archive_url() -> str | None:
@@ -18,4 +24,5 @@ def archive_url() -> str | None:
     url = secret_of("PALAVER_ARCHIVE_URL")
     if url is None and os.environ.get("PALAVER_ARCHIVE_URL_FILE"):
         raise ConfigurationError("PALAVER_ARCHIVE_URL_FILE names an empty file: it is to have the database's address")
+    register_secrets(passwords_of(url))
     return url

@@ -29,6 +29,7 @@ def _of_export(parser: ArgumentParser) -> None:
 
 async def export(store: Store, options: Namespace) -> None:
     """Write what a tenant has, a line of JSON each."""
+    await store.feature_set.require()
     tenant = await store.tenants.get(options.name)
     if tenant is None:
         raise Refused("tenant_not_found", NO_TENANT)
@@ -59,6 +60,8 @@ def _of_erase(parser: ArgumentParser) -> None:
 
 async def erase(store: Store, options: Namespace) -> None:
     """Erase a tenant, and print the receipt."""
+    # A feature that keeps things elsewhere has to be in this process, too.
+    await store.feature_set.require()
     if not options.yes:
         print(f"All that the tenant {options.name} has goes, for ever. Type its name again: ", end="", file=sys.stderr)
         sys.stderr.flush()

@@ -21,7 +21,7 @@ from palaver.store.fleet.planning import Planning
 from palaver.store.fleet.providers import Providers
 from palaver.store.fleet.tools import Tools
 from palaver.store.fleet.turns import WaitingTenants
-from palaver.store.recall import Memories
+from palaver.store.reading.recall import Memories
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, is_absent, is_closed
@@ -97,7 +97,7 @@ class Store:
     def _present_runs(self) -> Runs:
         from palaver.store.runs.runs import Runs
 
-        return Runs(self._connection, self.scripts, self._settings, self.capacity, self.vault)
+        return Runs(self._connection, self.scripts, self._settings, self.capacity, self.memories, self.vault)
 
     @cached_property
     def runs(self) -> Runs:
@@ -110,7 +110,7 @@ class Store:
         from palaver.store.conversations.conversations import Conversations
 
         return self.memories.recalling(
-            Conversations(self._connection, self.scripts, self.runs, self.capacity, self.vault)
+            Conversations(self._connection, self.scripts, self.runs, self.capacity, self.memories, self.vault)
         )
 
     @cached_property
@@ -126,7 +126,7 @@ class Store:
         """Changes to runs that are there: cancels, inputs, deletions."""
         from palaver.store.runs.control import RunControl
 
-        return self.memories.recalling(RunControl(self.scripts, self.runs))
+        return self.memories.recalling(RunControl(self.scripts, self.runs, self.memories))
 
     @cached_property
     def bulk(self) -> BulkControl:

@@ -18,5 +18,7 @@ end
 
 local function note_deleted(prefix, id) redis.call('ZADD', prefix .. 'unarchived', NOW, '-' .. id) end
 
--- Deletions stay while the archive has it.
-local function is_deleted(prefix, id) return redis.call('ZSCORE', prefix .. 'unarchived', '-' .. id) end
+-- Deletions stay while the archive has it, and for a while behind that.
+local function is_deleted(prefix, id)
+  return redis.call('ZSCORE', prefix .. 'unarchived', '-' .. id) or redis.call('ZSCORE', prefix .. 'forgotten', id)
+end

@@ -5,6 +5,10 @@ if redis.call('EXISTS', CONV) == 1 then
   keep_as_long()
   return reply.brought_back()
 end
+if NOW > args.too_late then
+  redis.call('UNLINK', keys.copied)
+  return reply.too_late()
+end
 if is_erased() or is_deleted(PREFIX, CONVERSATION) then
   redis.call('UNLINK', keys.copied)
   return reply.stays_away()
@@ -16,5 +20,5 @@ redis.call('HSET', CONV, 'archived', args.position)
 local times = redis.call('HMGET', CONV, 'created_at', 'updated_at')
 add_to_list('convs', times[1], CONVERSATION)
 add_to_list('convs:updated', times[2], CONVERSATION)
-expire_conversation(PREFIX, CONVERSATION, Setting.RETENTION)
+expire_conversation(PREFIX, CONVERSATION, args.stays)
 return reply.brought_back()

@@ -1,5 +1,6 @@
 -- needs: conversation, erased, kept_as_long, unarchived
 if redis.call('EXISTS', keys.run) == 1 then return reply.brought_back() end
+if NOW > args.too_late then return reply.too_late() end
 local created = redis.call('HGET', CONV, 'created_at')
 -- Without its conversation it cannot be read, and one that began later is another one of that id.
 local another = not created or tonumber(created) > args.created_at
@@ -10,7 +11,7 @@ for _, each in ipairs(args.stored_fields) do redis.call('HSET', keys.run, each.n
 local kept = redis.call('HMGET', keys.run, 'created_at', 'status')
 add_to_list('runs', kept[1], args.run_id)
 add_to_list('runs:' .. kept[2], kept[1], args.run_id)
-redis.call('EXPIRE', keys.run, Setting.RETENTION)
-redis.call('ZADD', PREFIX .. 'ended', NOW + Setting.RETENTION * 1000, args.run_id)
+redis.call('EXPIRE', keys.run, args.stays)
+redis.call('ZADD', PREFIX .. 'ended', NOW + args.stays * 1000, args.run_id)
 keep_as_long()
 return reply.brought_back()

@@ -26,6 +26,7 @@ from palaver.store.reading import records
 from palaver.store.reading.existing import check_conversation_id, known_fields, unknown_conversation
 from palaver.store.reading.finding import Place, Search, ShardLists, find, look
 from palaver.store.reading.reading import Reading
+from palaver.store.reading.recall import Memories
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
@@ -71,12 +72,21 @@ class DialectText:
 class Conversations:
     """Conversations, besides their messages."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, reading: Reading, capacity: Capacity, vault: Vault) -> None:
+    def __init__(
+        self,
+        redis: Connection,
+        scripts: Scripts,
+        reading: Reading,
+        capacity: Capacity,
+        memories: Memories,
+        vault: Vault,
+    ) -> None:
         self._vault = vault
         self._redis = redis
         self._scripts = scripts
         self._reading = reading
         self._capacity = capacity
+        self._memories = memories
 
     async def begin(
         self,
@@ -190,23 +200,33 @@ class Conversations:
                 conversation.id: (conversation, len(conversation.model_dump_json())) for conversation in conversations
             }
 
-        page = await find(self._scripts, search, read, limit=limit, place=place)
+        page = await self._memories.beside(
+            find(self._scripts, search, read, limit=limit, place=place),
+            lambda memory: memory.conversations(admitted, limit=limit, place=place, order=order),
+            limit=limit,
+            ascending=search.ascending,
+        )
         return ListedConversations(page.results, records.cursor(page.behind) if page.behind else None)
 
     async def count(
         self, admitted: ConversationFilter, *, most_looked: int = limit_of("count_looked")
     ) -> ConversationCount:
-        """Count the conversations that fit, looking at about ``most_looked`` at most."""
+        """Count the conversations that fit, looking at about ``most_looked`` at most. One that a feature remembers
+        counts as it was when it rested last."""
         search, place = self._search(admitted, "-created")
+        remembered = await self._memories.conversation_count(admitted, most=most_looked)
+        if remembered is not None:
+            search = search._replace(tests=(*search.tests, FieldTest(remembered.mark, "unset")))
         count = looked = 0
         while True:
             part = await look(self._scripts, search, place, most_looked - looked)
             count, looked, place = count + len(part.places), looked + part.looked, part.end
-            if place is None:
-                return ConversationCount(count=count, complete=True)
-            if looked >= most_looked:
-                count_exceeded("count_looked")
-                return ConversationCount(count=count, complete=False)
+            if place is None or looked >= most_looked:
+                break
+        if place is not None:
+            count_exceeded("count_looked")
+        more = 0 if remembered is None else remembered.conversations
+        return ConversationCount(count=count + more, complete=place is None and more < most_looked)
 
     def _search(self, admitted: ConversationFilter, order: ConversationOrder) -> tuple[Search, Place | None]:
         """Return the search for a filter in that order, and the place before the first conversation that may fit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
+from operator import itemgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from palaver.store.redis.connection import portions
@@ -65,6 +66,8 @@ class ListPage(NamedTuple, Generic[T]):
     """A page of results, in order."""
 
     results: list[T]
+    places: list[Place]
+    """The place of each of them."""
     behind: Place | None
     """The place where the next page begins; None if there is none."""
 
@@ -145,7 +148,7 @@ async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, p
     One search of a process looks at a time, and those that go on and on leave Redis to others for as long as they had
     it: filters that nothing fits would keep everybody else waiting.
     """
-    results, looked, looked_bytes, size = list[T](), 0, 0, 0
+    results, places, looked, looked_bytes, size = list[T](), list[Place](), 0, 0, 0
     clock, taken = asyncio.get_running_loop().time, 0.0
     end = clock() + _PATIENCE
     while True:
@@ -161,18 +164,36 @@ async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, p
                 if member[1] in fitting:
                     one, long = fitting[member[1]]
                     results.append(one)
+                    places.append(member)
                     size += long
                     if size > limit_of("answer_bytes"):
                         count_exceeded("answer_bytes")
-                        return ListPage(results, member)
+                        return ListPage(results, places, member)
         if len(results) == limit and part.places:
-            return ListPage(results, part.places[-1])
+            return ListPage(results, places, part.places[-1])
         if part.end is None:
-            return ListPage(results, None)
+            return ListPage(results, places, None)
         place = part.end
         for limited, much in (("list_looked", looked), ("list_bytes", looked_bytes)):
             if much >= limit_of(limited):
                 count_exceeded(limited)
-                return ListPage(results, place)
+                return ListPage(results, places, place)
         if clock() > end:
-            return ListPage(results, place)
+            return ListPage(results, places, place)
+
+
+def merged(pages: Sequence[ListPage[T]], *, limit: int, ascending: bool) -> ListPage[T]:
+    """Return one page of several lists, up to where the first of their pages ends. What two have is taken from the
+    first."""
+    first, found = min if ascending else max, dict[str, tuple[Place, T]]()
+    for page in pages:
+        for place, result in zip(page.places, page.results, strict=True):
+            found.setdefault(place[1], (place, result))
+    ends = [page.behind for page in pages if page.behind is not None]
+    end = first(ends) if ends else None
+    listed = sorted(found.values(), key=itemgetter(0), reverse=not ascending)
+    listed = [each for each in listed if end is None or first(each[0], end) == each[0]]
+    if len(listed) > limit:
+        listed = listed[:limit]
+        end = listed[-1][0]
+    return ListPage([result for _, result in listed], [place for place, _ in listed], end)

@@ -11,16 +11,21 @@ from typing import Final
 import orjson
 from pydantic_core import to_json
 
+from palaver.config.settings import Settings
 from palaver.late import dataclass
 from palaver.schemas.filters import RunFilter, admits, possible_statuses
 from palaver.schemas.models import Run
 from palaver.store.reading import records
-from palaver.store.reading.finding import Search, ShardLists, find
+from palaver.store.reading.finding import ListPage, Place, Search, ShardLists, find
 from palaver.store.reading.reading import Reading
+from palaver.store.reading.recall import Memories
 from palaver.store.redis import keys
+from palaver.store.redis.capacity import Capacity
+from palaver.store.redis.connection import Connection
 from palaver.store.redis.visits import whole
 from palaver.store.scripting.contracts.listing import FieldTest
 from palaver.store.scripting.list_lengths import ANY, list_lengths
+from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import is_id, shard_of
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -46,6 +51,12 @@ class RunPage:
 class Listing(Reading):
     """Reads runs by what they have in common."""
 
+    def __init__(
+        self, redis: Connection, scripts: Scripts, settings: Settings, capacity: Capacity, memories: Memories
+    ) -> None:
+        super().__init__(redis, scripts, settings, capacity)
+        self._memories = memories
+
     async def list(self, admitted: RunFilter, *, limit: int, cursor: str | None = None) -> RunPage:
         """A page of runs, newest first: few where they are long, or where many that do not fit lie between them.
 
@@ -58,15 +69,22 @@ class Listing(Reading):
         newest = admitted.get("created_before")
         if place is None and newest is not None:
             place = (records.millis(newest) + 1, "")
+        page = await self._memories.beside(
+            self._find(admitted, limit, place),
+            lambda memory: memory.runs(admitted, limit=limit, place=place),
+            limit=limit,
+        )
+        return RunPage(page.results, records.cursor(page.behind) if page.behind else None)
+
+    async def _find(self, admitted: RunFilter, limit: int, place: Place | None) -> ListPage[Run]:
         search = await self._search(admitted)
         if search is None:
-            return RunPage()
+            return ListPage([], [], None)
 
         async def read(run_ids: Sequence[str]) -> dict[str, tuple[Run, int]]:
             return {run.id: (run, size) for run, size in await self.weighed(run_ids) if admits(admitted, run)}
 
-        page = await find(self._scripts, search, read, limit=limit, place=place)
-        return RunPage(page.results, records.cursor(page.behind) if page.behind else None)
+        return await find(self._scripts, search, read, limit=limit, place=place)
 
     async def counts(self, after: datetime | None = None, before: datetime | None = None) -> dict[RunStatus, int]:
         """Return the number of runs in each status; of those that were submitted between these times, if they are
@@ -84,16 +102,18 @@ class Listing(Reading):
         for _, parts in whole(self.shards, there):
             for (status, _), part in zip(lists, parts, strict=True):
                 counted[status] += part.length
-        return counted
+        return await self._memories.run_counts(counted, after, before)
 
-    async def _children(self, parent: str, admitted: RunFilter, limit: int, place: tuple[int, str] | None) -> RunPage:
+    async def _children(self, parent: str, admitted: RunFilter, limit: int, place: Place | None) -> RunPage:
         """Return a page of the runs that calls of ``parent`` began, from those that its record names. A place is how
         many of them come before one, and its id."""
+        await self._memories.bring_back(parent)
         text = await self._redis.hget(keys.run(parent), "children") if is_id("run", parent) else None
         listed = [child["run_id"] for child in orjson.loads(text or b"[]")]
         ahead, runs, size = listed[: place[0] if place else None], list[Run](), 0
         while ahead:
             part = ahead[-_TOGETHER:]
+            await self._memories.bring_back(*part)
             there = {run.id: (run, long) for run, long in await self.weighed(part) if admits(admitted, run)}
             while part:
                 run_id = part.pop()

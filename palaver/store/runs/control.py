@@ -18,6 +18,7 @@ from palaver.schemas.actions import ApprovalDecision, Item, Pause, QuestionAnswe
 from palaver.schemas.models import Message, Retry, Run, Submission
 from palaver.steps.leases import Settled
 from palaver.store.reading.events import LogEntry
+from palaver.store.reading.recall import Memories
 from palaver.store.redis import keys
 from palaver.store.runs.runs import Runs, Submitted
 from palaver.store.scripting.contracts.declaration import Script
@@ -47,9 +48,10 @@ class Acted:
 class RunControl:
     """Changes of runs that clients ask for."""
 
-    def __init__(self, scripts: Scripts, runs: Runs) -> None:
+    def __init__(self, scripts: Scripts, runs: Runs, memories: Memories) -> None:
         self._scripts = scripts
         self._runs = runs
+        self._memories = memories
 
     async def act(
         self, run_id: str, items: Sequence[Item], *, by: str | None = None, idempotency_key: str | None = None
@@ -165,6 +167,8 @@ class RunControl:
             StateConflict: ``run_active``.
         """
         conversation_id = await self._runs.conversation_of(run_id)
+        # What it says of the run goes, too.
+        await self._memories.bring_back(conversation_id)
         match await self._deleted(DeleteRun(run=keys.of_run(run_id, conversation_id))):
             case Active(status=status):
                 raise StateConflict("run_active", run_id, f"the run has not ended: it is {status}; cancel it first")

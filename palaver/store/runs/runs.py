@@ -21,6 +21,7 @@ from palaver.store.reading import records
 from palaver.store.reading.existing import check_conversation_id, unknown_conversation
 from palaver.store.reading.listing import Listing
 from palaver.store.reading.reading import reads_of, shown
+from palaver.store.reading.recall import Memories
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
@@ -96,9 +97,15 @@ class Runs(Listing):
     """Runs and conversations, as the API sees them."""
 
     def __init__(
-        self, redis: Connection, scripts: Scripts, settings: Settings, capacity: Capacity, vault: Vault
+        self,
+        redis: Connection,
+        scripts: Scripts,
+        settings: Settings,
+        capacity: Capacity,
+        memories: Memories,
+        vault: Vault,
     ) -> None:
-        super().__init__(redis, scripts, settings, capacity)
+        super().__init__(redis, scripts, settings, capacity, memories)
         self._vault = vault
         self._settings = settings
 

@@ -29,6 +29,12 @@ _USAGE: Final = (
     "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "model_calls",
     "tool_calls",
 )  # fmt: skip
+_LISTS_OF_CONVERSATIONS: Final = {
+    "conversations_of_tenant": ("tenant", "updated_at"),
+    "conversations_of_tenant_begun": ("tenant", "created_at"),
+    "conversations_changed": ("updated_at",),
+    "conversations_begun": ("created_at",),
+}
 _SUMS: Final = ", ".join(f"sum({name}) AS {name}" for name in _USAGE)
 
 
@@ -85,7 +91,7 @@ def _make_tables(dialect: str) -> None:
         "conversations",
         sa.Column("id", sa.Text, primary_key=True),
         always("tenant"),
-        *text("title", "agent"),
+        *text("title", "folded", "agent"),
         sa.Column("agent_version", number),
         *moments("created_at", "updated_at"),
         sa.Column("entries", number),
@@ -94,7 +100,8 @@ def _make_tables(dialect: str) -> None:
         always("version", number),
         schema=schema,
     )
-    op.create_index("conversations_of_tenant", "conversations", ["tenant", "updated_at", "id"], schema=schema)
+    for name, columns in _LISTS_OF_CONVERSATIONS.items():
+        op.create_index(name, "conversations", [*columns, "id"], schema=schema)
     op.create_table(
         "runs",
         sa.Column("id", sa.Text, primary_key=True),
@@ -109,7 +116,8 @@ def _make_tables(dialect: str) -> None:
         schema=schema,
     )
     op.create_index("runs_of_conversation", "runs", ["conversation_id"], schema=schema)
-    op.create_index("runs_of_tenant", "runs", ["tenant", "created_at", "id"], schema=schema)
+    op.create_index("runs_of_tenant", "runs", ["tenant", "created_at", "id", "status"], schema=schema)
+    op.create_index("runs_begun", "runs", ["created_at", "id", "status"], schema=schema)
     op.create_table(
         "entries",
         of_conversation(primary_key=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,24 +11,28 @@ from features.archive.archiver import Archiver
 from features.archive.backlog import Backlog
 from features.archive.database import Database
 from features.archive.tests.turns import RETENTION
-from palaver import feature
 from palaver.config.settings import Settings
 from palaver.store import Store
-from palaver.store.scripting import additions, scripts
+from tests import once
+
+
+@pytest.fixture
+def archive_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Turns the archive on, in the database of a URL: its parts stand in the scripts."""
+
+    def turn_on(url: str) -> str:
+        monkeypatch.setenv("PALAVER_ARCHIVE_URL", url)
+        once.forget_switches()
+        return url
+
+    yield turn_on
+    monkeypatch.undo()
+    once.forget_switches()
 
 
 @pytest.fixture(autouse=True)
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The archive is on: its parts stand in the scripts."""
-    url = f"sqlite:///{tmp_path}/archive.db"
-    monkeypatch.setenv("PALAVER_ARCHIVE_URL", url)
-    caches = (feature.is_set, additions.all_hooks, additions.all_lua_files, scripts._sources)
-    for cache in caches:
-        cache.cache_clear()
-    yield url
-    monkeypatch.undo()
-    for cache in caches:
-        cache.cache_clear()
+def url(tmp_path: Path, archive_at: Callable[[str], str]) -> str:
+    return archive_at(f"sqlite:///{tmp_path}/archive.db")
 
 
 @pytest.fixture

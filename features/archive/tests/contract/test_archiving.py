@@ -10,11 +10,12 @@ from features.archive import archive_keys
 from features.archive.archiver import Archiver
 from features.archive.backlog import Backlog
 from features.archive.database import Database
-from features.archive.errors import ArchiveOvertaken
+from features.archive.errors import SLOW, ArchiveAway, ArchiveOvertaken
 from features.archive.tests.turns import RETENTION, evict, one_turn
 from palaver.errors import UnknownConversation, UnknownRecord, UnknownRun
 from palaver.schemas.conversation import ConversationPatch, NewConversation
 from palaver.store import Store
+from palaver.store.reading.recall import Memories
 from palaver.store.redis import keys
 from palaver.store.scripting.shared_names import HELD
 from tests.contract.store_driver import StoreDriver
@@ -310,3 +311,105 @@ async def test_one_that_the_database_has_lost_keeps_no_other_from_it(
     await archiver.look()
     assert await lacks(redis) == [lost]
     assert len(await database.entries(other, 0, 100)) == await redis.xlen(keys.log(other))
+
+
+async def test_what_was_read_before_a_deletion_does_not_come_back(
+    driver: StoreDriver,
+    store: Store,
+    redis: Any,
+    archiver: Archiver,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process reads it, stalls until it is deleted here and forgotten there, and goes on."""
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await evict(redis, conversation, run)
+    latest_runs = Database.latest_runs
+
+    async def deleted_meanwhile(self: Database, *values: Any) -> Any:
+        monkeypatch.setattr(Database, "latest_runs", latest_runs)
+        found = await latest_runs(self, *values)
+        await store.control.delete_conversation(conversation)
+        await archiver.look()
+        assert await database.record(conversation) is None
+        return found
+
+    monkeypatch.setattr(Database, "latest_runs", deleted_meanwhile)
+    with pytest.raises(UnknownRun):
+        await store.runs.get(run)
+    assert not await redis.exists(keys.run(run))
+
+
+async def test_what_was_read_long_ago_is_not_put_back(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await evict(redis, conversation, run)
+    monkeypatch.setattr("features.archive.remembering.READ", -1)
+    with pytest.raises(ArchiveAway):
+        await store.runs.get(run)
+    assert not await redis.exists(keys.conversation(conversation), keys.run(run))
+
+
+async def test_a_run_is_deleted_with_what_its_archived_conversation_says_of_it(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await redis.delete(keys.conversation(conversation), keys.log(conversation))
+    await store.control.delete_run(run)
+    await archiver.look()
+    assert await database.conversation_of(run) is None
+    assert await database.entries(conversation, 0, 100) == []
+    fields = await database.record(conversation)
+    assert fields is not None
+    assert "last_outcome" not in fields
+
+
+async def test_one_that_takes_too_long_keeps_no_other_waiting(
+    driver: StoreDriver, redis: Any, archiver: Archiver, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [(await one_turn(driver))[0] for _ in range(5)]
+    write = database.write
+
+    async def too_slow(batch: Any, since: Any = None) -> None:
+        if made[3] in [each.id for each in batch]:
+            raise ArchiveAway(SLOW)
+        await write(batch, since)
+
+    monkeypatch.setattr(database, "write", too_slow)
+    await archiver.look()
+    assert await lacks(redis) == [made[3]]
+
+
+async def test_a_database_that_answers_nothing_is_away(
+    driver: StoreDriver, redis: Any, archiver: Archiver, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {(await one_turn(driver))[0] for _ in range(5)}
+    asked = 0
+
+    async def stalls(*_: Any) -> None:
+        nonlocal asked
+        asked += 1
+        raise ArchiveAway(SLOW)
+
+    monkeypatch.setattr(database, "write", stalls)
+    with pytest.raises(ArchiveAway):
+        await archiver.look()
+    assert asked <= 5
+    assert {*await lacks(redis)} == made
+
+
+async def test_what_is_only_read_stays_for_an_hour(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await evict(redis, conversation, run)
+    monkeypatch.setattr("features.archive.remembering._STAYS", 60)
+    await (memory := Memories(store._ground)).bring_back(run)
+    await memory.close()
+    for key in (keys.conversation(conversation), keys.log(conversation), keys.run(run)):
+        assert 0 < await redis.ttl(key) <= 60

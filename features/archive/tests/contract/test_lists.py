@@ -1,0 +1,222 @@
+"""Lists over the store and the archive are what they were before anything left: in each order, by each filter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+
+from features.archive.archiver import Archiver
+from features.archive.errors import ArchiveAway
+from features.archive.tests.turns import evict
+from palaver.schemas.conversation import Conversation, ConversationFilter, ConversationOrder, NewConversation
+from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import Run
+from palaver.store import Store
+from palaver.store.redis.reach import Reach, within
+from palaver.vocabulary.lifecycle import RunStatus
+from tests.contract.store_driver import AGENT, StoreDriver
+from tests.postgres import PostgresServer, find_programs
+
+ACME: Final = "acme00"
+ORDERS: Final[tuple[ConversationOrder, ...]] = ("-updated", "updated", "-created", "created")
+RUN_FILTERS: Final[tuple[RunFilter, ...]] = (
+    {},
+    {"status": "completed"},
+    {"status": "failed,cancelled"},
+    {"status": "running"},
+    {"stop_reason": "final_answer"},
+    {"tag": "even"},
+    {"tag": 'a"tag",ü%_'},
+    {"metadata": {"customer": "3"}},
+    {"metadata": {"customer": "3", "a.b": "c"}},
+    {"submitted_by": "ann"},
+    {"agent": "support"},
+    {"agent": "support@3"},
+    {"agent": "nothing"},
+    {"provider": "fake"},
+    {"provider": "fa"},
+    {"model": "fake/echo"},
+    {"model": "other/echo"},
+    {"tool": "calculator"},
+    {"tool": "nothing"},
+    {"error_class": "rate_limited"},
+    {"error_code": "nothing"},
+    {"retried": True},
+    {"retried": False},
+)
+CONVERSATION_FILTERS: Final[tuple[ConversationFilter, ...]] = (
+    {},
+    {"title": "STRASSE"},
+    {"title": "100%_"},
+    {"title": "nothing"},
+    {"tag": "even"},
+    {"tag": 'a"tag",ü%_'},
+    {"metadata": {"customer": "3"}},
+    {"metadata": {"customer": "3", "a.b": "c"}},
+    {"status": "completed"},
+    {"status": "failed,cancelled"},
+    {"status": "idle"},
+    {"status": ["running", "idle"]},
+)
+TITLES: Final = ("In der Straße", "100%_ sure", "else", None)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    if find_programs() is None:
+        pytest.skip("POSTGRESQL IS NOT TESTED: its programs are not there; apt-get install postgresql")
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True, params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, archive_at: Callable[[str], str]) -> str:
+    if request.param == "sqlite":
+        return archive_at(f"sqlite:///{tmp_path}/archive.db")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return archive_at(server.new_database())
+
+
+async def run_pages(store: Store, admitted: RunFilter, limit: int) -> list[Run]:
+    found, cursor = list[Run](), None
+    while True:
+        page = await store.runs.list(admitted, limit=limit, cursor=cursor)
+        found += page.runs
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+async def conversation_pages(
+    store: Store, admitted: ConversationFilter, order: ConversationOrder, limit: int
+) -> list[Conversation]:
+    found, cursor = list[Conversation](), None
+    while True:
+        page = await store.conversations.list(admitted, limit=limit, cursor=cursor, order=order)
+        found += page.conversations
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+async def everything(store: Store, limit: int) -> list[Any]:
+    """What all of the lists have, and the counts."""
+    runs = [await run_pages(store, admitted, limit) for admitted in RUN_FILTERS]
+    some = (await run_pages(store, {}, 50))[::4]
+    for run in some:
+        created, ended = run.times.created_at, run.times.ended_at
+        of_run = {"conversation_id": run.conversation_id}
+        for admitted in ({"created_after": created}, {"created_before": created}, {"ended_after": ended}, of_run):
+            runs += [await run_pages(store, cast(RunFilter, admitted), limit)]
+    conversations = [
+        await conversation_pages(store, admitted, order, limit) for admitted in CONVERSATION_FILTERS for order in ORDERS
+    ]
+    for one in (await conversation_pages(store, {}, "created", 50))[::4]:
+        for name in ("created_after", "created_before", "updated_after", "updated_before"):
+            at = one.created_at if name.startswith("created") else one.updated_at
+            conversations += [
+                await conversation_pages(store, cast(ConversationFilter, {name: at}), order, limit) for order in ORDERS
+            ]
+    counts = [await store.runs.counts(after=after) for after in (None, *(run.times.created_at for run in some))]
+    counted = [await store.conversations.count(admitted) for admitted in CONVERSATION_FILTERS]
+    return [*runs, *conversations, counts, counted]
+
+
+async def begin_all(driver: StoreDriver, how_many: int) -> dict[str, list[str]]:
+    """Conversations of many kinds, with their runs."""
+    made = dict[str, list[str]]()
+    for number in range(how_many):
+        about: dict[str, Any] = {"tags": ("even", 'a"tag",ü%_') if number % 2 == 0 else ()}
+        about["metadata"] = {"customer": f"{number % 5}", **({"a.b": "c"} if number % 3 == 0 else {})}
+        new = NewConversation(title=TITLES[number % 4], **about)
+        begun, _ = await driver.store.conversations.begin(new)
+        made[begun.id] = []
+        for turn in range(number % 3):
+            agent = AGENT.model_copy(update={"name": "support" if number % 2 else None, "version": 3})
+            submitted = await driver.submit(conversation_id=begun.id, agent=agent, **about)
+            made[begun.id].append(submitted.run_id)
+            if (number + turn) % 4 == 1:
+                await driver.store.runs.cancel(submitted.run_id)
+                continue
+            lease = await driver.claim(submitted.deliveries[0])
+            await (driver.give_up(lease) if (number + turn) % 4 == 2 else driver.finish(lease))
+    return made
+
+
+@pytest.fixture
+def archived_in_part(
+    driver: StoreDriver, redis: Any, archiver: Archiver
+) -> Callable[[dict[str, list[str]]], Awaitable[None]]:
+    """Archives all, and lets a part of it go."""
+
+    async def act(made: dict[str, list[str]]) -> None:
+        while await archiver.look():
+            pass
+        for conversation in random.Random(7).sample([*made], len(made) * 2 // 3):
+            await evict(redis, conversation, *made[conversation])
+
+    return act
+
+
+@pytest.mark.parametrize("limit", [2, 50])
+async def test_lists_are_as_if_nothing_had_left(
+    driver: StoreDriver, store: Store, limit: int, archived_in_part: Callable[[dict[str, list[str]]], Awaitable[None]]
+) -> None:
+    made = await begin_all(driver, 15)
+    running, _ = await driver.begin()
+    before = await everything(store, 50)
+    await archived_in_part(made)
+    after = await everything(store, limit)
+    for then, now in zip(before, after, strict=True):
+        assert now == then
+    assert running in [run.id for run in await run_pages(store, {}, limit)]
+
+
+async def test_each_tenant_sees_its_own(
+    driver: StoreDriver, store: Store, archived_in_part: Callable[[dict[str, list[str]]], Awaitable[None]]
+) -> None:
+    made = await begin_all(driver, 6)
+    with within(Reach(ACME)):
+        theirs = await begin_all(driver, 6)
+    reaches = (Reach(""), Reach(ACME), Reach("nobody"), Reach("", all_tenants=True))
+    before = []
+    for reach in reaches:
+        with within(reach):
+            before.append(await everything(store, 50))
+    await archived_in_part({**made, **theirs})
+    for reach, then in zip(reaches, before, strict=True):
+        with within(reach):
+            assert await everything(store, 50) == then
+
+
+async def test_what_goes_on_is_listed_while_the_archive_is_away(
+    driver: StoreDriver, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, _ = await driver.begin()
+
+    async def away(*_: Any) -> Any:
+        raise ArchiveAway("of this test")
+
+    for name in ("find_runs", "find_conversations", "run_counts", "count_conversations"):
+        monkeypatch.setattr(f"features.archive.database.Database.{name}", away)
+    unfinished = ",".join(status for status in RunStatus if not status.terminal)
+    assert [run.id for run in await run_pages(store, {"status": unfinished}, 50)] == [running]
+    with pytest.raises(ArchiveAway):
+        await run_pages(store, {}, 50)
+    with pytest.raises(ArchiveAway):
+        await conversation_pages(store, {}, "-updated", 50)
+
+
+async def test_children_are_listed_that_are_in_the_archive(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    run, lease = await driver.begin()
+    await driver.finish(lease)
+    await archiver.look()
+    await evict(redis, lease.conversation_id, run)
+    assert await run_pages(store, {"parent": run}, 50) == []
+    assert (await store.runs.get(run)).id == run
