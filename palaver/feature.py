@@ -112,6 +112,9 @@ class Feature:
     """Its rows among `palaver.telemetry.metrics.all_metrics`, by the metric of the core that each stands behind."""
     problems: str | None = None
     """The codes of problems that the API answers with for it, each a `palaver.errors.problem_codes.ProblemCode`."""
+    beside_up: str | None = None
+    """A function of the data directory and the environment of ``palaver up`` that returns variables for its
+    processes."""
     commands: str | None = None
     """A tuple of `Command`, `CommandGroup` and `Program` of `palaver.cli.commands`. Imported for the help, and when a
     command is asked for that the core does not have."""

@@ -277,6 +277,12 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Growing: the database is away, and Redis keeps all that ends.",
         ),
         Panel(
+            "For how long what has ended has waited for the archive",
+            "s",
+            {"oldest": "max(palaver_archive_oldest_seconds)"},
+            "Above five minutes: the database is away or slow.",
+        ),
+        Panel(
             "Webhooks, and what they are to be sent",
             "short",
             {"{{state}}": "max by (state) (palaver_webhooks)", "pending": "max(palaver_webhook_pending)"},

@@ -24,6 +24,7 @@ FEATURE: Final = Feature(
     loops="opening:loops",
     recall="opening:memory_of",
     checks="opening:findings_of",
+    beside_up="opening:variables_of_up",
     commands="commands:COMMANDS",
     metrics="metrics:METRICS",
 )

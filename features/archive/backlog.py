@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Fields, portions
+from palaver.store.redis.connection import Fields, now_ms, portions
 from palaver.store.redis.visits import ask_each
 from palaver.store.scripting.contracts.logs import LogPage, ReadLog
 from palaver.store.scripting.log_entries import in_reply, number
@@ -48,6 +48,19 @@ class Backlog:
     async def size(self) -> int:
         """Return how many ids it has, of all shards."""
         return sum((await self._sizes(self._rounds.shards)).values())
+
+    async def oldest(self) -> float:
+        """Return for how long (s) what waits longest has waited; 0 if nothing does. Of each shard this is what a worker
+        is to look at next."""
+        next_of_each = await ask_each(
+            self._redis,
+            self._rounds.shards,
+            lambda pipeline, shard: pipeline.zrange(archive_keys.unarchived(shard), 0, 0, withscores=True),
+        )
+        found = [(member.decode(), at / 1000) for _, (rows,) in next_of_each for member, at in rows]
+        noted = await self._all(*(("HGET", keys.conversation(each), "changes") for each, _ in found if _is_there(each)))
+        times = [float(changes) for changes in noted if changes] + [at for each, at in found if not _is_there(each)]
+        return max(0.0, await now_ms(self._redis) / 1000 - min(times)) if times else 0.0
 
     async def take(self) -> list[str]:
         """Take some ids. Others look at them once the lease is over, unless they are acknowledged."""
@@ -218,3 +231,7 @@ def _acknowledgements(archived: ArchivedConversation) -> Iterator[Acknowledge]:
 
 def _texts(fields: Fields) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in fields.items()}
+
+
+def _is_there(member: str) -> bool:
+    return not member.startswith(DELETED)

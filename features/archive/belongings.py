@@ -35,7 +35,10 @@ class _Archive(StoreSide):
 
     async def samples(self, part: Part[Any]) -> Samples:
         backlog: Backlog = part(Backlog)
-        return {"palaver_archive_waiting": {(): await backlog.size()}}
+        return {
+            "palaver_archive_waiting": {(): await backlog.size()},
+            "palaver_archive_oldest_seconds": {(): await backlog.oldest()},
+        }
 
 
 STORE_SIDE: Final = _Archive()

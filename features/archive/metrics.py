@@ -19,6 +19,14 @@ METRICS: Final[Mapping[str, Sequence[Metric]]] = MappingProxyType(
                 "store",
                 always=((),),
             ),
+            Metric(
+                "Archive",
+                "palaver_archive_oldest_seconds",
+                "gauge",
+                "Time that what waits longest has waited for the archive.",
+                "store",
+                always=((),),
+            ),
         ),
     }
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palaver.config.settings import Settings
@@ -48,6 +50,15 @@ def memory_of(ground: Ground) -> Remembering | None:
     from .remembering import ArchiveMemory
 
     return ArchiveMemory(ground, url)
+
+
+def variables_of_up(data_dir: Path, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variable for an archive in the data directory; nothing where the environment says what there is, be it
+    none, or the extra is not installed."""
+    said = "PALAVER_ARCHIVE_URL" in environment or "PALAVER_ARCHIVE_URL_FILE" in environment
+    if said or not all(map(find_spec, ("sqlalchemy", "alembic", "aiosqlite"))):
+        return {}
+    return {"PALAVER_ARCHIVE_URL": f"sqlite:///{data_dir}/archive.db"}
 
 
 def findings_of(settings: Settings) -> Sequence[Finding]:

@@ -32,7 +32,8 @@ async def _status(store: Store, database: Database, options: argparse.Namespace)
     print(f"schema         {await database.revision() or 'none: palaver archive migrate'}")
     print(f"archived       {size['conversations']} conversations, {size['runs']} runs, {size['entries']} entries")
     print(f"size           {size['bytes'] / (1 << 20):.1f} MiB")
-    print(f"to be archived {await store.part(Backlog).size()}")
+    backlog = store.part(Backlog)
+    print(f"to be archived {await backlog.size()}, the oldest since {await backlog.oldest():.0f} s")
     return 0
 
 
@@ -63,7 +64,7 @@ async def _restore(store: Store, database: Database, options: argparse.Namespace
     except UnknownRecord as unknown:
         print(f"palaver archive: {unknown}")
         return 1
-    print(f"{any_id} is in the store for as long as PALAVER_RETENTION says.")
+    print(f"{any_id} is in the store again.")
     return 0
 
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from palaver.config.secret_files import secret_of
+from palaver.feature import features
 
 from .child import ChildCommand
 from .errors import StackError
@@ -87,12 +88,18 @@ class Stack:
         address of the Redis cannot be read.
         """
         providers = environment.get("PALAVER_PROVIDERS")
+        data_dir = Path(environment.get("PALAVER_DATA_DIR") or ".palaver").resolve()
+        brought: dict[str, str] = {}
+        for feature in features().values():
+            if feature.beside_up:
+                brought |= feature.load(feature.beside_up)(data_dir, environment)
         return cls(
-            Path(environment.get("PALAVER_DATA_DIR") or ".palaver"),
+            data_dir,
             ports=Ports.from_environment(environment),
             environment={
                 "PALAVER_CONSOLE": environment.get("PALAVER_CONSOLE") or "true",
                 **({"PALAVER_PROVIDERS": str(Path(providers).resolve())} if providers else {}),
+                **brought,
             },
             redis_url=secret_of("PALAVER_REDIS_URL", environment),
             report=report,

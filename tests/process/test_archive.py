@@ -5,14 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
+from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
+import httpx
 import pytest
+from redis import Redis
 
+from features.stack.ports import Ports
 from palaver.store.redis import keys
 from tests.postgres import PostgresServer, find_programs
 from tests.process.cluster import Cluster
+from tests.process.test_up import on, running
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -128,3 +135,26 @@ def test_all_is_as_it_was_through_kills_of_workers_and_of_postgresql(
         checked = archive(cluster, "verify")
         assert checked.returncode == 0, checked.stdout + checked.stderr
         assert all(cluster.http.get(f"/v1/runs/{run_id}").json()["status"] == "completed" for run_id in runs)
+
+
+def test_what_was_said_beside_up_is_there_without_its_redis(tmp_path: Path) -> None:
+    ports = Ports.free()
+    where = {**on(ports), "PALAVER_RETENTION": str(RETENTION)}
+    body = {"agent": {"model": "fake/echo"}, "input": "hello"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{ports.api}/v1", timeout=60) as client:
+        with running(tmp_path, **where) as up:
+            up.read_until("Ctrl-C")
+            run = client.post("/runs", json=body, headers={"Prefer": "wait=60"}).raise_for_status().json()
+            assert run["status"] == "completed"
+            with closing(Redis(port=ports.redis)) as redis:
+                eventually(lambda: not redis.exists(keys.conversation(run["conversation_id"])))
+        rmtree(up.data_dir / "redis")
+        with running(tmp_path, **where) as up:
+            up.read_until("Ctrl-C")
+            assert [each["id"] for each in client.get("/runs").json()["data"]] == [run["id"]]
+            again = client.post(
+                "/runs", json={**body, "conversation_id": run["conversation_id"]}, headers={"Prefer": "wait=60"}
+            ).json()
+            assert again["status"] == "completed"
+            said = client.get(f"/conversations/{run['conversation_id']}/messages").json()["data"]
+            assert [each["role"] for each in said] == ["user", "assistant"] * 2

@@ -358,7 +358,7 @@ def test_what_scales_workers_has_a_key_for_queues_alone(kit: Kit) -> None:
 def test_secrets_are_files_each_with_what_its_role_needs_and_no_variables(kit: Kit) -> None:
     manifests = kit.render(ROOT / "deploy/helm/palaver/ci/everything-values.yaml")
     containers = {each.role: each for manifest in manifests for each in containers_of(manifest)}
-    common = {"broker-url", "secret-key"}
+    common = {"broker-url", "secret-key", "archive-url"}
     assert {role: set(each.secret_files.values()) for role, each in containers.items()} == {
         "api": {"redis-url-api", "api-keys", "scaler-key", "metrics-key", *common},
         "worker": {"redis-url-worker", "openai-api-key", *common},

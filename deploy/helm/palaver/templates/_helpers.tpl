@@ -30,6 +30,9 @@ PALAVER_BROKER_URL: broker-url
 {{- if and .root.Values.secretKey (ne .role "flower") }}
 PALAVER_SECRET_KEY: {{ .root.Values.secretKey | quote }}
 {{- end }}
+{{- if and .root.Values.archiveKey (ne .role "flower") }}
+PALAVER_ARCHIVE_URL: {{ .root.Values.archiveKey | quote }}
+{{- end }}
 {{- if eq .role "api" }}
 PALAVER_API_KEYS: api-keys
 {{- if .root.Values.keda.enabled }}

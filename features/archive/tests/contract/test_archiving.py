@@ -413,3 +413,20 @@ async def test_what_is_only_read_stays_for_an_hour(
     await memory.close()
     for key in (keys.conversation(conversation), keys.log(conversation), keys.run(run)):
         assert 0 < await redis.ttl(key) <= 60
+
+
+async def test_how_long_something_has_waited_is_counted_from_its_last_change(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    backlog = store.part(Backlog)
+    assert await backlog.oldest() == 0
+    conversation, _ = await one_turn(driver)
+    assert 0 <= await backlog.oldest() < 60
+    seconds, _ = await redis.time()
+    await redis.hset(keys.conversation(conversation), "changes", f"{seconds - 500}.7")
+    await backlog.take()
+    assert 499 <= await backlog.oldest() < 560
+    await archiver.look()
+    await store.control.delete_conversation(conversation)
+    assert 0 <= await backlog.oldest() < 60
+    await archiver.look()

@@ -1,0 +1,26 @@
+"""The archive beside `palaver up`: a file in its data directory, unless the environment says what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from features.archive.opening import variables_of_up
+from features.stack.stack import Stack
+
+
+def test_what_was_said_is_kept_in_the_data_directory(tmp_path: Path) -> None:
+    stack = Stack.from_environment({"PALAVER_DATA_DIR": str(tmp_path / "data")}, print)
+    assert stack._plan.environment["PALAVER_ARCHIVE_URL"] == f"sqlite:///{tmp_path}/data/archive.db"
+
+
+@pytest.mark.parametrize("said", ["PALAVER_ARCHIVE_URL", "PALAVER_ARCHIVE_URL_FILE"])
+@pytest.mark.parametrize("value", ["", "/run/secrets/archive"])
+def test_the_environment_says_what_there_is(tmp_path: Path, said: str, value: str) -> None:
+    assert variables_of_up(tmp_path, {said: value}) == {}
+
+
+def test_without_the_extra_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("features.archive.opening.find_spec", lambda name: None if name == "aiosqlite" else name)
+    assert variables_of_up(tmp_path, {}) == {}
