@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import httpx
@@ -42,14 +42,14 @@ class Talker(ABC):
         self._http = httpx.Client(base_url=door, timeout=40.0, trust_env=False)
         self._answer: httpx.Response
 
-    def converse(self, texts: Sequence[str]) -> None:
+    def converse(self, texts: Iterable[str]) -> None:
         """Say one after the other, each once the answer to the one before is whole."""
         with self._http:
             for text in texts:
                 self._said.append(text)
                 self._begin(text)
                 self._wait()
-        assert len(self.runs) == len(texts)
+        assert len(self.runs) == len(self._said)
 
     @property
     def key(self) -> str:

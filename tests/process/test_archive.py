@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from random import Random
 from shutil import rmtree
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -17,8 +19,12 @@ from redis import Redis
 
 from features.stack.ports import Ports
 from palaver.store.redis import keys
+from palaver.vocabulary.ids import uuid_of
 from tests.postgres import PostgresServer, find_programs
 from tests.process.cluster import Cluster
+from tests.process.talkers import TALKERS
+from tests.process.talking import Talker
+from tests.process.test_dialects_under_kills import compare
 from tests.process.test_up import on, running
 from tests.waiting import eventually
 
@@ -100,6 +106,35 @@ def test_what_was_deleted_does_not_come_back(archived: Cluster) -> None:
     assert archived.http.get(f"/v1/conversations/{run.conversation_id}").status_code == 404
     eventually(lambda: "to be archived 0" in archive(archived, "status").stdout)
     assert archived.http.get(f"/v1/runs/{run.id}").status_code == 404
+
+
+@pytest.mark.parametrize("kind", TALKERS, ids=lambda kind: kind.wire)
+def test_each_dialect_goes_on_with_what_has_left(archived: Cluster, kind: type[Talker]) -> None:
+    agent = {"model": "fake/tool-2+use-each+say-20", "tools": ["record", "calculator", "record_idempotent"]}
+    assert archived.http.put("/v1/agents/works", json=agent).status_code in (200, 201)
+    talker = kind(archived.stack.url, "works", f"leaves-{uuid4().hex}", Random(1))
+
+    def texts() -> Iterator[str]:
+        yield "hello"
+        gone(archived, talker.runs[-1])
+        yield "and then?"
+
+    talker.converse(texts())
+    compare(archived, talker)
+
+
+def test_openhands_has_its_events_after_they_have_left(archived: Cluster) -> None:
+    run = archived.ended(archived.submit("tool-2", "[[args {}]] look", tools=["record_idempotent"]))
+    place = f"/openhands/api/conversations/{uuid_of(run.conversation_id)}"
+
+    def told() -> list[Any]:
+        paths = (place, f"{place}/events/search?limit=100", f"{place}/events/count")
+        return [archived.http.get(path).raise_for_status().json() for path in paths]
+
+    before = told()
+    assert len(before[1]["items"]) >= 4
+    gone(archived, run.id)
+    assert told() == before
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,162 @@
+"""Mutants of the archive: each breaks one promise of ADR 0147, and the test that is named must say so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import by_name, tested
+
+_ROOM: Final = "features/archive/"
+_ARCHIVING: Final = f"{_ROOM}tests/contract/test_archiving.py"
+_LISTS: Final = f"{_ROOM}tests/contract/test_lists.py"
+_DATABASE: Final = f"{_ROOM}tests/unit/test_database.py"
+
+MUTANTS: Final = by_name(
+    tested(
+        "an acknowledgement before the commit",
+        _ARCHIVING,
+        f"{_ROOM}archiver.py",
+        "            await self._database.write(batch, since)\n",
+        "            await self._backlog.acknowledge(batch)\n            await self._database.write(batch, since)\n",
+    ),
+    tested(
+        "a position of the archive that is off by one",
+        _ARCHIVING,
+        f"{_ROOM}backlog.py",
+        "position = archived.entries[-1].position if",
+        "position = archived.entries[-1].position + 1 if",
+    ),
+    tested(
+        "an acknowledgement without its fence",
+        _ARCHIVING,
+        f"{_ROOM}lua/acknowledge.lua",
+        "if kept[2] ~= args.changes then",
+        "if false then",
+    ),
+    tested(
+        "a conversation that is archived while it goes on",
+        _ARCHIVING,
+        f"{_ROOM}lua/read_resting.lua",
+        "not kept[1] or tonumber(kept[2] or 0) > 0",
+        "not kept[1]",
+    ),
+    tested(
+        "a change that goes before it is archived",
+        _ARCHIVING,
+        f"{_ROOM}lua/_unarchived.lua",
+        "expire_conversation(prefix, id, Setting.HISTORY_RETENTION)",
+        "expire_conversation(prefix, id, 5)",
+    ),
+    tested(
+        "a deletion that is not known any more",
+        _ARCHIVING,
+        f"{_ROOM}lua/_unarchived.lua",
+        " or redis.call('ZSCORE', prefix .. 'forgotten', id)",
+        "",
+    ),
+    tested(
+        "a deletion that is taken for one before it",
+        _ARCHIVING,
+        f"{_ROOM}lua/settle_deletion.lua",
+        "if tonumber(redis.call('ZSCORE', keys.unarchived, args.mark)) == args.since then",
+        "do",
+    ),
+    tested(
+        "a conversation that is put back long after it was read",
+        _ARCHIVING,
+        f"{_ROOM}lua/bring_back.lua",
+        "if NOW > args.too_late then",
+        "if false then",
+    ),
+    tested(
+        "a conversation that is put back over what it is by now",
+        _ARCHIVING,
+        f"{_ROOM}lua/bring_back.lua",
+        "if redis.call('EXISTS', CONV) == 1 then",
+        "if false then",
+    ),
+    tested(
+        "a run that comes into another conversation of the id of its own",
+        _ARCHIVING,
+        f"{_ROOM}lua/bring_run_back.lua",
+        "local another = not created or tonumber(created) > args.created_at",
+        "local another = false",
+    ),
+    tested(
+        "what is only read stays as long as what ends",
+        _ARCHIVING,
+        f"{_ROOM}remembering.py",
+        "min(int(ground.settings.retention), _STAYS)",
+        "int(ground.settings.retention)",
+    ),
+    tested(
+        "one that takes too long is a database that is away",
+        _ARCHIVING,
+        f"{_ROOM}archiver.py",
+        "if away.reason != SLOW or self._slow:",
+        "if True:",
+    ),
+    tested(
+        "an older writer of the archive that wins",
+        _DATABASE,
+        f"{_ROOM}writing.py",
+        "    if changed:\n        raise ArchiveOvertaken(changed)\n",
+        "",
+    ),
+    tested(
+        "a row of another conversation of that id",
+        _ARCHIVING,
+        f"{_ROOM}writing.py",
+        'raise ArchiveRefused("another conversation has that id")',
+        "pass",
+    ),
+    tested(
+        "a log with a hole in the archive",
+        _ARCHIVING,
+        f"{_ROOM}writing.py",
+        "        raise ArchiveBehind(behind)\n",
+        "        pass\n",
+    ),
+    tested(
+        "an erasure of another tenant's archive",
+        _DATABASE,
+        f"{_ROOM}writing.py",
+        "    tenant = tenant_column(tag)\n",
+        '    tenant = tenant_column("")\n',
+    ),
+    tested(
+        "an entry that comes back as others are",
+        _DATABASE,
+        f"{_ROOM}rows.py",
+        "    if _canonical(row) != [*fields.items()]:\n",
+        "    if False:\n",
+    ),
+    tested(
+        "a list of the archive with other tenants in it",
+        _LISTS,
+        f"{_ROOM}searching.py",
+        "        yield table.c.tenant == tenant_column(tenant)\n",
+        "        yield table.c.tenant != ''\n",
+    ),
+    tested(
+        "a list with what the store has beside the archive",
+        _LISTS,
+        f"{_ROOM}remembering.py",
+        "one = made(record) if each.id in away else None",
+        "one = made(record)",
+    ),
+    tested(
+        "a list that goes beyond the end of one of its pages",
+        _LISTS,
+        "palaver/store/reading/finding.py",
+        "    end = first(ends) if ends else None\n    listed",
+        "    end = None\n    listed",
+    ),
+    tested(
+        "a cursor of the archive that is off by one",
+        _LISTS,
+        f"{_ROOM}searching.py",
+        "here > there if ascending else here < there",
+        "here >= there if ascending else here <= there",
+    ),
+)
