@@ -369,6 +369,9 @@ class Attack:
             tags = self._tags[:1] if kind.endswith("cursor") else dict.fromkeys(self._tags)
             others = [unknown(kind, value, tag) for tag in tags]
             known, *rest = [await self._ask(operation, place, each, accept) for each in (value, *others)]
+            if any(known.comparable != other.comparable for other in rest):
+                # What an API knows for some seconds it may have asked for again amid these.
+                known, *rest = [await self._ask(operation, place, each, accept) for each in (value, *others)]
             self.tried += 1
             what = f"{operation.id}: {kind} {value} at {place.where} {place.name} {place.at}"
             for shown in self._victim.names:
