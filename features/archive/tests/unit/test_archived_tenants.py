@@ -1,0 +1,71 @@
+"""Nothing of a tenant that is in the archive alone is shown to another one, or comes back for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.app import create_app
+from api.app.installed import dialects_of
+from features.archive.archiver import Archiver
+from features.archive.backlog import Backlog
+from features.archive.database import Database
+from features.archive.tests.turns import evict
+from palaver.store.redis import keys
+from palaver.vocabulary.ids import uuid_of
+from tests import once
+from tests.unit.two_tenants import CANARY, Attack, Belongings, asking_as, operations_of, tenants
+
+OPERATIONS = operations_of(create_app(dialects=dialects_of(("*",))).openapi())
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    url = f"sqlite:///{tmp_path}/archive.db"
+    monkeypatch.setenv("PALAVER_ARCHIVE_URL", url)
+    once.forget_switches()
+    yield url
+    monkeypatch.undo()
+    once.forget_switches()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("victim", "attacker"), [("acme", "globex"), ("default", "globex"), ("acme", "default")])
+async def test_what_is_anothers_is_answered_as_what_is_not_there(url: str, victim: str, attacker: str) -> None:
+    async with tenants() as api:
+        with asking_as(api, victim):
+            await api.meet_worker()
+            run = await api.submit(input=CANARY, tags=[CANARY])
+            await api.finish(run, CANARY)
+        database = Database.of(url)
+        await database.migrate()
+        await Archiver(api.store.part(Backlog), database).look()
+        await database.close()
+        await evict(api.redis, run["conversation_id"], run["id"])
+        ids, numbers = Belongings(), Belongings()
+        ids.values = {
+            "run": [run["id"]],
+            "conversation": [run["conversation_id"]],
+            "response": [run["id"].replace("run_", "resp_")],
+        }
+        # In a body, a number is one for something new of one's own.
+        numbers.values = {"number": [uuid_of(run["conversation_id"]).hex]}
+        there = [(key, await api.redis.pttl(key), await api.redis.dump(key)) async for key in api.redis.scan_iter("*")]
+        tried = 0
+        for operation in OPERATIONS:
+            places = [place for place in operation.places() if place.takes_id]
+            for has, tries in ((ids, places), (numbers, [place for place in places if place.where == "path"])):
+                attack = Attack(api, has, victim, attacker)
+                await attack.on(operation, tries)
+                tried += attack.tried
+                # Without what the attacker has made of its own meanwhile.
+                await api.redis.flushall()
+                for key, left, value in there:
+                    await api.redis.restore(key, max(0, left), value)
+        assert tried > 100
+        assert not await api.redis.exists(keys.run(run["id"]), keys.conversation(run["conversation_id"]))
+        with asking_as(api, victim):
+            assert (await api.client.get(f"/v1/runs/{run['id']}")).json()["output"] == CANARY
+        await api.store.memories.close()
