@@ -9,7 +9,7 @@ from palaver.feature import Feature
 FEATURE: Final = Feature(
     __name__,
     switch="PALAVER_ARCHIVE_URL",
-    variables=("PALAVER_ARCHIVE_URL", "PALAVER_ARCHIVE_URL_FILE"),
+    variables=("PALAVER_ARCHIVE_URL", "PALAVER_ARCHIVE_URL_FILE", "PALAVER_ARCHIVE_KEEP"),
     scripts="contract:SCRIPTS",
     hooks={
         "conversation_idle": "note_rest",

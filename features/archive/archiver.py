@@ -30,6 +30,10 @@ _IDLE: Final = 0.5
 """Seconds between two looks, while there is nothing to archive."""
 _LONGEST: Final = 15.0
 """Seconds between two looks at a database that is away, at most."""
+_BETWEEN: Final = 60.0
+"""Seconds between two looks for what is not kept any longer."""
+_OLD: Final = 200
+"""Conversations that are forgotten in one transaction."""
 _AT_ONCE: Final = 20
 """Conversations that are written in one transaction."""
 _BATCH: Final = 4 << 20
@@ -39,14 +43,15 @@ _BATCH: Final = 4 << 20
 class Archiver:
     """Archives what any of the workers has brought to rest."""
 
-    def __init__(self, backlog: Backlog, database: Database) -> None:
+    def __init__(self, backlog: Backlog, database: Database, keep: float | None = None) -> None:
         self._backlog = backlog
         self._database = database
+        self._keep = keep
         self._slow = False
 
     async def run(self) -> None:
         """Archive, for ever. A database that is away is waited for."""
-        wait, migrated, said = _IDLE, False, False
+        wait, migrated, said, due = _IDLE, False, False, 0.0
         try:
             while True:
                 try:
@@ -55,6 +60,8 @@ class Archiver:
                         migrated, wait = True, _IDLE
                     if not await self.look():
                         await asyncio.sleep(_IDLE)
+                    if (now := asyncio.get_running_loop().time()) >= due and not await self.forget_old():
+                        due = now + _BETWEEN
                 except (ArchiveAway, ConfigurationError) as error:
                     if migrated or not said:
                         _log.warning("what has ended stays in the store until the archive is back: %s", error)
@@ -73,6 +80,16 @@ class Archiver:
         while lacking:
             lacking = lacking[await self._archive(lacking) :]
         return len(ids)
+
+    async def forget_old(self) -> int:
+        """Forget some of the conversations in which nothing has happened for longer than they are kept; return how many
+        that are. One that the store has is none of them."""
+        if self._keep is None:
+            return 0
+        old = await self._database.older_than(self._keep, _OLD)
+        gone = await self._backlog.absent(old)
+        await self._database.forget_conversations(gone)
+        return len(gone)
 
     async def _forget(self, deleted: Sequence[str]) -> None:
         if not deleted:

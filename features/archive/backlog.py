@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from palaver.store.reading.recall import absent
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Fields, now_ms, portions
 from palaver.store.redis.visits import ask_each
@@ -157,6 +158,10 @@ class Backlog:
         fields = _texts(found)
         rests = fields and "deleting" not in fields and not int(fields.get("unfinished", 0))
         return fields if rests and noted is None else None
+
+    async def absent(self, ids: Sequence[str]) -> Sequence[str]:
+        """Return those of these conversations that the store does not have."""
+        return await absent(self._redis, ids)
 
     async def all_ids(self) -> AsyncIterator[str]:
         """Yield the ids of all conversations of the store."""

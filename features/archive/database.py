@@ -210,6 +210,14 @@ class Database:
         async with self._connections.reading() as connection:
             return await ids(connection, after, limit)
 
+    async def older_than(self, seconds: float, limit: int) -> Sequence[str]:
+        """Return the ids of conversations in which nothing has happened for so long, by the database's clock; those
+        first in which that is the longest."""
+        from .reading import older_than
+
+        async with self._connections.reading() as connection:
+            return await older_than(connection, seconds, limit)
+
     async def amiss(self, conversation_id: str) -> Sequence[str]:
         """Return which columns of a conversation and of its rows say something else than their records."""
         from .reading import amiss

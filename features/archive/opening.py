@@ -12,7 +12,7 @@ from palaver.store.reading.recall import Remembering
 from palaver.store.server.findings import Finding
 from palaver.store.sides import Ground
 
-from .terms import archive_url
+from .terms import archive_keep, archive_url
 
 if TYPE_CHECKING:
     from palaver.store import Store
@@ -28,6 +28,7 @@ def require(settings: Settings) -> None:
         from .database import Database
 
         Database.of(url)
+        archive_keep()
 
 
 def loops(settings: Settings, store: Store, worker: str) -> list[Callable[[], Coroutine[Any, Any, None]]]:
@@ -39,7 +40,7 @@ def loops(settings: Settings, store: Store, worker: str) -> list[Callable[[], Co
     from .backlog import Backlog
     from .database import Database
 
-    return [Archiver(store.part(Backlog), Database.of(url)).run]
+    return [Archiver(store.part(Backlog), Database.of(url), archive_keep()).run]
 
 
 def memory_of(ground: Ground) -> Remembering | None:

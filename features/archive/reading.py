@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Table, func, or_, select, text
@@ -66,6 +67,14 @@ async def ids(connection: AsyncConnection, after: str, limit: int) -> Sequence[s
     """Return the next ids of conversations behind ``after``, in order."""
     wanted = select(CONVERSATIONS.c.id).where(CONVERSATIONS.c.id > after).order_by(CONVERSATIONS.c.id).limit(limit)
     return [*(await connection.execute(wanted)).scalars()]
+
+
+async def older_than(connection: AsyncConnection, seconds: float, limit: int) -> Sequence[str]:
+    """Return the ids of conversations in which nothing has happened for so long."""
+    now = (await connection.execute(select(func.now()))).scalar_one()
+    until = now.replace(tzinfo=now.tzinfo or UTC) - timedelta(seconds=seconds)
+    old = select(CONVERSATIONS.c.id).where(CONVERSATIONS.c.updated_at < until)
+    return [*(await connection.execute(old.order_by(CONVERSATIONS.c.updated_at).limit(limit))).scalars()]
 
 
 async def amiss(connection: AsyncConnection, conversation_id: str) -> Sequence[str]:

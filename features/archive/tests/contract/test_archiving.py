@@ -430,3 +430,19 @@ async def test_how_long_something_has_waited_is_counted_from_its_last_change(
     await store.control.delete_conversation(conversation)
     assert 0 <= await backlog.oldest() < 60
     await archiver.look()
+
+
+async def test_what_is_old_is_kept_no_longer_unless_the_store_has_it(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    (here, _), (left, its), (new, last) = [await one_turn(driver) for _ in range(3)]
+    for conversation in (here, left):
+        await redis.hset(keys.conversation(conversation), "updated_at", 1_000)
+        await redis.zadd(keys.conversations("00", ":updated"), {conversation: 1_000})
+    await archiver.look()
+    await evict(redis, left, its)
+    await evict(redis, new, last)
+    keeping = Archiver(store.part(Backlog), database, 86_400.0)
+    assert [await keeping.forget_old() for _ in range(2)] == [1, 0]
+    assert [await database.record(each) is not None for each in (here, left, new)] == [True, False, True]
+    assert await archiver.forget_old() == 0

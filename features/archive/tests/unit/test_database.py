@@ -9,6 +9,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -424,3 +425,13 @@ def test_nothing_of_it_is_imported_before_a_database_is_used() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+async def test_what_is_old_is_found_by_the_clock_of_the_database(database: Database) -> None:
+    old, new = conversation_id("old"), conversation_id("new")
+    now = int(time.time() * 1000)
+    await database.write([conversation(old, updated_at="1000"), conversation(new, updated_at=str(now - 90_000_000))])
+    assert await database.older_than(86_400 * 365, 10) == [old]
+    assert await database.older_than(86_400, 10) == [old, new]
+    assert await database.older_than(86_400, 1) == [old]
+    assert await database.older_than(86_400 * 2, 10) == [old]

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from features.archive.opening import variables_of_up
+from features.archive.terms import archive_keep
 from features.stack.stack import Stack
+from palaver.errors import ConfigurationError
 
 
 def test_what_was_said_is_kept_in_the_data_directory(tmp_path: Path) -> None:
@@ -24,3 +26,17 @@ def test_the_environment_says_what_there_is(tmp_path: Path, said: str, value: st
 def test_without_the_extra_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("features.archive.opening.find_spec", lambda name: None if name == "aiosqlite" else name)
     assert variables_of_up(tmp_path, {}) == {}
+
+
+@pytest.mark.parametrize("text", ["0", "3600", "-1", "a week", "inf", "nan"])
+def test_a_time_to_keep_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALAVER_ARCHIVE_KEEP", text)
+    with pytest.raises(ConfigurationError, match="86400 or more"):
+        archive_keep()
+
+
+def test_without_a_time_to_keep_it_is_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PALAVER_ARCHIVE_KEEP", raising=False)
+    assert archive_keep() is None
+    monkeypatch.setenv("PALAVER_ARCHIVE_KEEP", "31536000")
+    assert archive_keep() == 31_536_000
