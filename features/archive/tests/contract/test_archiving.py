@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from features.archive.backlog import Backlog
 from features.archive.database import Database
 from features.archive.errors import SLOW, ArchiveAway, ArchiveOvertaken
 from features.archive.tests.turns import RETENTION, evict, one_turn
+from palaver.config.settings import Settings
 from palaver.errors import UnknownConversation, UnknownRecord, UnknownRun
 from palaver.schemas.conversation import ConversationPatch, NewConversation
 from palaver.store import Store
@@ -313,29 +315,79 @@ async def test_one_that_the_database_has_lost_keeps_no_other_from_it(
     assert len(await database.entries(other, 0, 100)) == await redis.xlen(keys.log(other))
 
 
+def amid_a_recall(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[object]]) -> None:
+    """Once a process has read the beginning of a log, something happens before it goes on."""
+    entries = Database.entries
+
+    async def meanwhile(self: Database, *values: Any) -> Any:
+        monkeypatch.setattr(Database, "entries", entries)
+        found = await entries(self, *values)
+        await happens()
+        return found
+
+    monkeypatch.setattr(Database, "entries", meanwhile)
+
+
 async def test_what_was_read_before_a_deletion_does_not_come_back(
     driver: StoreDriver,
     store: Store,
+    settings: Settings,
     redis: Any,
     archiver: Archiver,
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A process reads it, stalls until it is deleted here and forgotten there, and goes on."""
+    """A process reads it, stalls until it is deleted by another one and forgotten in the archive, and goes on."""
     conversation, run = await one_turn(driver)
     await archiver.look()
     await evict(redis, conversation, run)
-    latest_runs = Database.latest_runs
+    other = Store(redis, settings)
 
-    async def deleted_meanwhile(self: Database, *values: Any) -> Any:
-        monkeypatch.setattr(Database, "latest_runs", latest_runs)
-        found = await latest_runs(self, *values)
-        await store.control.delete_conversation(conversation)
+    async def deleted() -> None:
+        await other.control.delete_conversation(conversation)
         await archiver.look()
         assert await database.record(conversation) is None
-        return found
 
-    monkeypatch.setattr(Database, "latest_runs", deleted_meanwhile)
+    amid_a_recall(monkeypatch, deleted)
+    with pytest.raises(UnknownRun):
+        await store.runs.get(run)
+    assert not await redis.exists(keys.run(run), keys.conversation(conversation), keys.log(conversation))
+    await other.memories.close()
+
+
+async def test_what_another_process_brought_back_goes_on_as_it_does(
+    driver: StoreDriver,
+    store: Store,
+    settings: Settings,
+    redis: Any,
+    archiver: Archiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await evict(redis, conversation, run)
+    other = Store(redis, settings)
+
+    async def goes_on() -> None:
+        _, lease = await StoreDriver(other, redis).begin(conversation_id=conversation)
+        await StoreDriver(other, redis).finish(lease, text="again")
+
+    amid_a_recall(monkeypatch, goes_on)
+    assert (await store.runs.get(run)).status == "completed"
+    _, lease = await driver.begin(conversation_id=conversation)
+    assert driver.said(lease) == ["hello", "bye", "hello", "again", "hello"]
+    await driver.finish(lease)
+    await other.memories.close()
+
+
+async def test_a_run_does_not_come_back_into_a_conversation_that_began_after_it(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    """As when Redis was lost, and a client chose the id again that it had."""
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await evict(redis, conversation, run)
+    await store.conversations.begin(NewConversation(title="anew"), conversation)
     with pytest.raises(UnknownRun):
         await store.runs.get(run)
     assert not await redis.exists(keys.run(run))

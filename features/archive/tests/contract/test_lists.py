@@ -12,7 +12,13 @@ import pytest
 from features.archive.archiver import Archiver
 from features.archive.errors import ArchiveAway
 from features.archive.tests.turns import evict
-from palaver.schemas.conversation import Conversation, ConversationFilter, ConversationOrder, NewConversation
+from palaver.schemas.conversation import (
+    Conversation,
+    ConversationFilter,
+    ConversationOrder,
+    ConversationPatch,
+    NewConversation,
+)
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Run
 from palaver.store import Store
@@ -191,6 +197,22 @@ async def test_each_tenant_sees_its_own(
     for reach, then in zip(reaches, before, strict=True):
         with within(reach):
             assert await everything(store, 50) == then
+
+
+async def test_what_has_changed_is_listed_as_it_is_now(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    """The archive has it as it was."""
+    begun, _ = await store.conversations.begin(NewConversation(tags=("old",)))
+    run = await driver.submit(conversation_id=begun.id)
+    await driver.finish(await driver.claim(run.deliveries[0]))
+    await archiver.look()
+    await store.conversations.change(begun.id, ConversationPatch(tags=("new",)))
+    assert await conversation_pages(store, {"tag": "old"}, "-updated", 50) == []
+    assert [each.id for each in await conversation_pages(store, {"tag": "new"}, "-updated", 50)] == [begun.id]
+    await archiver.look()
+    await evict(redis, begun.id, run.run_id)
+    assert [each.id for each in await conversation_pages(store, {"tag": "new"}, "-updated", 50)] == [begun.id]
 
 
 async def test_what_goes_on_is_listed_while_the_archive_is_away(
