@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from bench import (
+    archive,
     cancels,
     cooldown,
     cost,
@@ -109,9 +110,12 @@ PARTS: Final[dict[str, Part]] = {
         lost=30 if quick else 100,
     ),
     "refund": lambda quick: refund.measure(refunds=10 if quick else 100),
+    "archive": lambda quick: archive.measure(
+        rounds=2 if quick else 6, runs=40, sizes=(1_000,) if quick else (10_000, 100_000, 1_000_000)
+    ),
 }
 
-_ALONE: Final = frozenset({"million", "large"})
+_ALONE: Final = frozenset({"archive", "million", "large"})
 """Parts that take half an hour: only if they are asked for."""
 
 
