@@ -28,6 +28,7 @@ from .delivery_records import RecordedAttempt
 from .messages import body_of, headers_of
 from .outcomes import judge
 from .sending import Sender
+from .tasks import TaskOrder, TaskSender
 from .webhook_config import WebhookConfig
 from .webhook_file import FileWebhook
 from .webhooks import Webhooks
@@ -86,6 +87,7 @@ class Deliverer:
         # Where tools run, too, they are hidden from those later.
         self._environment = dict(os.environ) if file else {}
         self._sender = sender or Sender(settings.webhook_hosts)
+        self._tasks = TaskSender()
         self._chance = random.Random()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._unable: dict[str, float] = {}
@@ -163,8 +165,13 @@ class Deliverer:
             return False
         body = body_of(record, webhook.format)
         began = time.monotonic()
-        headers = headers_of(record, body, now // 1000, keys)
-        answer = await self._sender.send(webhook.url, headers, body, trusted=webhook.file_name is not None)
+        if (of_file := (self._file or {}).get(webhook.file_name or "")) is not None and of_file.task is not None:
+            broker = of_file.broker(webhook.file_name or "", self._environment)
+            order = TaskOrder(of_file.task, of_file.queue, f"{webhook.file_name}.{record.id}", body)
+            answer = await self._tasks.send(broker, order)
+        else:
+            headers = headers_of(record, body, now // 1000, keys)
+            answer = await self._sender.send(webhook.url, headers, body, trusted=webhook.file_name is not None)
         took = round((time.monotonic() - began) * 1000)
         judged = judge(answer, record.tries, self._chance)
         attempt = RecordedAttempt(now, took, answer.status, answer.error, answer.text)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from palaver.config.toml_file import read_strictly
 from palaver.errors import ConfigurationError
 from palaver.schemas.fields import DataModel
-from palaver.secrets.redaction import register_secrets
+from palaver.secrets.redaction import passwords_of, register_secrets
 from palaver.vocabulary.webhooks import Format
 
 from .terms import AnyEventType
@@ -21,17 +21,24 @@ from .webhook_secrets import signing_key
 
 _SETTING: Final = "PALAVER_WEBHOOKS"
 _Variable = Annotated[str, StringConstraints(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+_Word = Annotated[str, StringConstraints(pattern=r"^\S{1,255}$")]
 _Name = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9-]{0,31}$")]
 
 
 class FileWebhook(DataModel):
-    """A table ``[webhooks.NAME]``."""
+    """A table ``[webhooks.NAME]``: an address that requests are sent to, or a task of a Celery application."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    url: str
-    secret_env: _Variable
-    """The variable with its secret, ``whsec_…``."""
+    url: str | None = None
+    task: _Word | None = None
+    """The name of a task, which is sent with the event as its argument."""
+    broker_env: _Variable | None = None
+    """The variable with the address of the task's broker."""
+    queue: _Word = "celery"
+    """The queue of the task."""
+    secret_env: _Variable | None = None
+    """The variable with the secret of requests, ``whsec_…``."""
     previous_secret_env: _Variable | None = None
     """The variable with the one before, which signs, too, as long as it is named here."""
     types: Annotated[tuple[AnyEventType, ...], Field(min_length=1)] | None = None
@@ -40,13 +47,36 @@ class FileWebhook(DataModel):
     tenant: str | None = None
     """The name of the tenant whose runs it hears of; None: the default one."""
 
+    @property
+    def place(self) -> str:
+        """The address, or ``celery:`` and the name of the task."""
+        return f"celery:{self.task}" if self.url is None else self.url
+
+    def broker(self, name: str, environment: Mapping[str, str]) -> str:
+        """Return the address of the task's broker. Raises ConfigurationError for one that is missing."""
+        address = environment.get(self.broker_env or "", "")
+        if "://" not in address:
+            raise ConfigurationError(f"{_SETTING}: [webhooks.{name}]: {self.broker_env} has no address of a broker")
+        register_secrets(passwords_of(address))
+        return address
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.url is None) == (self.task is None):
+            raise ValueError("has either url or task")
+        if self.url is not None and self.secret_env is None:
+            raise ValueError("needs secret_env, the name of a variable with its secret")
+        if self.task is not None and self.broker_env is None:
+            raise ValueError("needs broker_env, the name of a variable with the address of the task's broker")
+        return self
+
     def keys(self, name: str, environment: Mapping[str, str]) -> list[bytes]:
         """Return the keys that its events are signed with, of the newest secret first.
 
         Raises:
             ConfigurationError: a variable is not set, or holds no such secret.
         """
-        found = []
+        found: list[bytes] = []
         for variable in (self.secret_env, self.previous_secret_env):
             if variable is None:
                 continue
@@ -75,6 +105,9 @@ def load_webhooks(path: Path | None, environment: Mapping[str, str] = os.environ
         return None
     found = read_strictly(_WebhookFile, path, _SETTING).webhooks
     for name, webhook in found.items():
+        if webhook.url is None:
+            webhook.broker(name, environment)
+            continue
         place = urlsplit(webhook.url)
         if place.scheme not in ("http", "https") or not place.hostname:
             raise ConfigurationError(f"{_SETTING}: [webhooks.{name}]: url must begin with http:// or https://")

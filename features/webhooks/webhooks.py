@@ -164,7 +164,7 @@ class Webhooks:
         before = None if text is None else WebhookConfig.of_json(text)
         config = WebhookConfig(
             id=webhook_id,
-            url=webhook.url,
+            url=webhook.place,
             types=webhook.types,
             format=webhook.format,
             description=webhook.description,

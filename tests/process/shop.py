@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from celery import Celery, Task
 
@@ -27,6 +28,12 @@ def refund(self: Task, order: str, seconds: float = 0) -> dict[str, str]:  # typ
     time.sleep(seconds)
     _write(f"end {order} {self.request.id}")
     return {"refunded": order}
+
+
+@app.task(bind=True)  # type: ignore[untyped-decorator]
+def run_ended(self: Task, event: dict[str, Any]) -> None:  # type: ignore[type-arg,unused-ignore]
+    """Hear of a run's end."""
+    _write(f"heard {event['type']} {event['data']['run_id']} {self.request.id}")
 
 
 @app.task  # type: ignore[untyped-decorator]

@@ -541,6 +541,11 @@ async def test_one_of_the_file_that_cannot_be_kept_stops_no_other_one(
         ("[webhooks.x]\nurl = 'https://a'\nsecret_env = 'HOOK_SECRET'\ntypes = ['x']\n", "types"),
         ("[webhooks.X]\nurl = 'https://a'\nsecret_env = 'HOOK_SECRET'\n", "webhooks"),
         ("[hooks]\n", "is no key here"),
+        ("[webhooks.x]\n", "has either url or task"),
+        ("[webhooks.x]\nurl = 'https://a'\ntask = 'a.b'\nsecret_env = 'HOOK_SECRET'\n", "has either url or task"),
+        ("[webhooks.x]\ntask = 'shop.ended'\n", "needs broker_env"),
+        ("[webhooks.x]\ntask = 'shop.ended'\nbroker_env = 'NONE_SUCH'\n", "NONE_SUCH has no address of a broker"),
+        ("[webhooks.x]\ntask = 'two words'\nbroker_env = 'HOOK_SECRET'\n", "task"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
