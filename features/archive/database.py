@@ -165,27 +165,30 @@ class Database:
             return await latest_runs(connection, conversation_id, limit)
 
     async def find_runs(
-        self, admitted: RunFilter, tenant: str | None, place: Place | None, limit: int
+        self, admitted: RunFilter, tenant: str | None, until: Place | None, place: Place | None, limit: int
     ) -> Sequence[FoundRecord]:
-        """Return the next runs of a tenant, or of all, that may fit, newest first."""
+        """Return the next runs of a tenant, or of all, that may fit, newest first: those behind ``place``, and not
+        beyond ``until``."""
         from .searching import find_runs
 
         async with self._connections.reading() as connection:
-            return await find_runs(connection, admitted, tenant, place, limit)
+            return await find_runs(connection, admitted, tenant, until, place, limit)
 
     async def find_conversations(
         self,
         admitted: ConversationFilter,
         tenant: str | None,
         order: ConversationOrder,
+        until: Place | None,
         place: Place | None,
         limit: int,
     ) -> Sequence[FoundRecord]:
-        """Return the next conversations of a tenant, or of all, that fit, in that order."""
+        """Return the next conversations of a tenant, or of all, that fit, in that order: those behind ``place``, and
+        not beyond ``until``."""
         from .searching import find_conversations
 
         async with self._connections.reading() as connection:
-            return await find_conversations(connection, admitted, tenant, order, place, limit)
+            return await find_conversations(connection, admitted, tenant, order, until, place, limit)
 
     async def run_counts(
         self, tenant: str | None, after: datetime | None, before: datetime | None

@@ -87,7 +87,7 @@ class ArchiveMemory:
             async with self._flights.setdefault(conversation_id, asyncio.Lock()):
                 return await self._recall(conversation_id, run_id)
 
-    async def runs(self, admitted: RunFilter, *, limit: int, place: Place | None) -> ListPage[Run]:
+    async def runs(self, admitted: RunFilter, *, limit: int, place: Place | None, until: Place | None) -> ListPage[Run]:
         """As `palaver.store.reading.recall.Remembering.runs`."""
         possible = possible_statuses(admitted)
         if possible is not None and not any(RunStatus(status).terminal for status in possible):
@@ -97,13 +97,19 @@ class ArchiveMemory:
             run = records.run(record)
             return run if admits(admitted, run) else None
 
-        return await self._page(partial(self._database.find_runs, admitted, _tenant()), made, limit, place)
+        return await self._page(partial(self._database.find_runs, admitted, _tenant(), until), made, limit, place)
 
     async def conversations(
-        self, admitted: ConversationFilter, *, limit: int, place: Place | None, order: ConversationOrder
+        self,
+        admitted: ConversationFilter,
+        *,
+        limit: int,
+        place: Place | None,
+        until: Place | None,
+        order: ConversationOrder,
     ) -> ListPage[Conversation]:
         """As `palaver.store.reading.recall.Remembering.conversations`."""
-        find = partial(self._database.find_conversations, admitted, _tenant(), order)
+        find = partial(self._database.find_conversations, admitted, _tenant(), order, until)
         return await self._page(find, lambda record: records.conversation(record, {}), limit, place)
 
     async def run_counts(self, after: datetime | None, before: datetime | None) -> Mapping[RunStatus, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
-from sqlalchemy import Column, ColumnElement, Table, and_, func, literal, select, tuple_, type_coerce
+from sqlalchemy import Column, ColumnElement, Table, Tuple, and_, func, literal, select, tuple_, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -26,11 +26,16 @@ _NEARLY_ONE: Final = timedelta(microseconds=999)
 
 
 async def find_runs(
-    connection: AsyncConnection, admitted: RunFilter, tenant: str | None, place: Place | None, limit: int
+    connection: AsyncConnection,
+    admitted: RunFilter,
+    tenant: str | None,
+    until: Place | None,
+    place: Place | None,
+    limit: int,
 ) -> Sequence[FoundRecord]:
-    """Return the next runs behind a place, newest first."""
+    """Return the next runs behind a place, newest first, and none beyond ``until``."""
     conditions = [*_of_tenant(RUNS, tenant), *_run_conditions(connection, admitted)]
-    return await _find(connection, RUNS, RUNS.c.created_at, conditions, place, limit, ascending=False)
+    return await _find(connection, RUNS, RUNS.c.created_at, conditions, until, place, limit, ascending=False)
 
 
 async def find_conversations(
@@ -38,14 +43,15 @@ async def find_conversations(
     admitted: ConversationFilter,
     tenant: str | None,
     order: ConversationOrder,
+    until: Place | None,
     place: Place | None,
     limit: int,
 ) -> Sequence[FoundRecord]:
-    """Return the next conversations behind a place, in that order."""
+    """Return the next conversations behind a place, in that order, and none beyond ``until``."""
     by = CONVERSATIONS.c.updated_at if order.endswith("updated") else CONVERSATIONS.c.created_at
     conditions = [*_of_tenant(CONVERSATIONS, tenant), *_conversation_conditions(connection, admitted)]
     ascending = not order.startswith("-")
-    return await _find(connection, CONVERSATIONS, by, conditions, place, limit, ascending=ascending)
+    return await _find(connection, CONVERSATIONS, by, conditions, until, place, limit, ascending=ascending)
 
 
 async def run_counts(
@@ -71,15 +77,18 @@ async def _find(
     table: Table,
     by: Column[Any],
     conditions: Sequence[ColumnElement[bool]],
+    until: Place | None,
     place: Place | None,
     limit: int,
     *,
     ascending: bool,
 ) -> Sequence[FoundRecord]:
     wanted = select(table.c.id, by.label("at"), table.c.record).where(by.is_not(None), *conditions)
+    here = tuple_(by, table.c.id)
     if place is not None:
-        here, there = tuple_(by, table.c.id), tuple_(literal(_moment(place[0]), Moment), literal(place[1]))
-        wanted = wanted.where(here > there if ascending else here < there)
+        wanted = wanted.where(here > _tuple(place) if ascending else here < _tuple(place))
+    if until is not None:
+        wanted = wanted.where(here <= _tuple(until) if ascending else here >= _tuple(until))
     keys = (by, table.c.id) if ascending else (by.desc(), table.c.id.desc())
     rows = await connection.execute(wanted.order_by(*keys).limit(limit))
     return [FoundRecord(row.id, ((row.at - EPOCH) // MILLISECOND, row.id), fields_of(row.record)) for row in rows]
@@ -161,5 +170,6 @@ def _whole(moment: datetime) -> datetime:
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
-def _moment(at: int) -> datetime:
-    return EPOCH + at * MILLISECOND
+def _tuple(place: Place) -> Tuple:
+    at, any_id = place
+    return tuple_(literal(EPOCH + at * MILLISECOND, Moment), literal(any_id))

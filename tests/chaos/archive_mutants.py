@@ -156,7 +156,7 @@ MUTANTS: Final = by_name(
         "a cursor of the archive that is off by one",
         _LISTS,
         f"{_ROOM}searching.py",
-        "here > there if ascending else here < there",
-        "here >= there if ascending else here <= there",
+        "here > _tuple(place) if ascending else here < _tuple(place)",
+        "here >= _tuple(place) if ascending else here <= _tuple(place)",
     ),
 )

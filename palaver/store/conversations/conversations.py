@@ -202,7 +202,7 @@ class Conversations:
 
         page = await self._memories.beside(
             find(self._scripts, search, read, limit=limit, place=place),
-            lambda memory: memory.conversations(admitted, limit=limit, place=place, order=order),
+            lambda memory, until: memory.conversations(admitted, limit=limit, place=place, until=until, order=order),
             limit=limit,
             ascending=search.ascending,
         )

@@ -71,7 +71,7 @@ class Listing(Reading):
             place = (records.millis(newest) + 1, "")
         page = await self._memories.beside(
             self._find(admitted, limit, place),
-            lambda memory: memory.runs(admitted, limit=limit, place=place),
+            lambda memory, until: memory.runs(admitted, limit=limit, place=place, until=until),
             limit=limit,
         )
         return RunPage(page.results, records.cursor(page.behind) if page.behind else None)

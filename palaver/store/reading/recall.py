@@ -54,13 +54,21 @@ class Remembering(Protocol):
             NoRoom: ``store_nearly_full``.
         """
 
-    async def runs(self, admitted: RunFilter, *, limit: int, place: Place | None) -> ListPage[Run]:
-        """Return a page of the runs within reach that fit and that the store does not have, newest first."""
+    async def runs(self, admitted: RunFilter, *, limit: int, place: Place | None, until: Place | None) -> ListPage[Run]:
+        """Return a page of the runs within reach that fit and that the store does not have, newest first: those behind
+        ``place``, and not beyond ``until``."""
 
     async def conversations(
-        self, admitted: ConversationFilter, *, limit: int, place: Place | None, order: ConversationOrder
+        self,
+        admitted: ConversationFilter,
+        *,
+        limit: int,
+        place: Place | None,
+        until: Place | None,
+        order: ConversationOrder,
     ) -> ListPage[Conversation]:
-        """Return a page of the conversations within reach that fit and that the store does not have, in that order."""
+        """Return a page of the conversations within reach that fit and that the store does not have, in that order:
+        those behind ``place``, and not beyond ``until``."""
 
     async def run_counts(self, after: datetime | None, before: datetime | None) -> Mapping[RunStatus, int]:
         """Return the number of runs within reach in each status that were created between these times, be they in the
@@ -96,18 +104,19 @@ class Memories:
     async def beside(
         self,
         page: Awaitable[ListPage[T]],
-        ask: Callable[[Remembering], Awaitable[ListPage[T]]],
+        ask: Callable[[Remembering, Place | None], Awaitable[ListPage[T]]],
         *,
         limit: int,
         ascending: bool = False,
     ) -> ListPage[T]:
-        """Return a page of the store, with what is remembered in its place."""
+        """Return a page of the store, with what is remembered in its place. ``ask`` is given where the page ends:
+        beyond that, what is remembered is of another page."""
         found = await page
         if self._memory is None:
             return found
         from palaver.store.reading.finding import merged
 
-        return merged([found, await ask(self._memory)], limit=limit, ascending=ascending)
+        return merged([found, await ask(self._memory, found.behind)], limit=limit, ascending=ascending)
 
     async def run_counts(
         self, there: dict[RunStatus, int], after: datetime | None, before: datetime | None

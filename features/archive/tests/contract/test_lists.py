@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import pytest
 
 from features.archive.archiver import Archiver
+from features.archive.database import Database
 from features.archive.errors import ArchiveAway
 from features.archive.tests.turns import evict
 from palaver.schemas.conversation import (
@@ -213,6 +214,28 @@ async def test_what_has_changed_is_listed_as_it_is_now(
     await archiver.look()
     await evict(redis, begun.id, run.run_id)
     assert [each.id for each in await conversation_pages(store, {"tag": "new"}, "-updated", 50)] == [begun.id]
+
+
+async def test_what_the_store_has_is_looked_up_as_far_as_its_page_goes(
+    driver: StoreDriver, store: Store, archiver: Archiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest are in both: a page of them is no reason to go through all of these."""
+    for _ in range(60):
+        await store.conversations.begin(NewConversation())
+    while await archiver.look():
+        pass
+    found, find = list[int](), Database.find_conversations
+
+    async def counted(*values: Any) -> Any:
+        rows = await find(*values)
+        found.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(Database, "find_conversations", counted)
+    for order in ORDERS:
+        page = await store.conversations.list({}, limit=10, order=order)
+        assert len(page.conversations) == 10
+    assert found == [10] * len(ORDERS)
 
 
 async def test_what_goes_on_is_listed_while_the_archive_is_away(
