@@ -217,8 +217,11 @@ def keep_a_ledger(folder: pytest.TempPathFactory, postgres: PostgresServer, *, c
         all_archived(cluster)
         assert verified(cluster) == f"{count_of(cluster)} conversations: 0 faults"
         before = ledger.shown()
+        everything = listed(cluster)
+        assert everything >= {*ledger.runs}
         with cluster.redis() as redis:
             redis.flushall()
+        assert listed(cluster) == everything
         assert ledger.shown() == before
         for path in ledger.deleted:
             assert cluster.http.get(path).status_code == 404, path
@@ -226,6 +229,17 @@ def keep_a_ledger(folder: pytest.TempPathFactory, postgres: PostgresServer, *, c
             cluster.goes_on(run_id)
     ends = Counter(str(each["status"]) for name, each in before.items() if name.startswith("run_"))
     record("archive", seed=seed, counts=made, ends=ends)
+
+
+def listed(cluster: Cluster) -> set[str]:
+    """The runs of all pages of the list."""
+    found, cursor = set[str](), ""
+    while True:
+        page = cluster.http.get("/v1/runs", params={"limit": 50, "cursor": cursor}).raise_for_status().json()
+        found |= {run["id"] for run in page["data"]}
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return found
 
 
 def have_conversations(ledger: Ledger, postgres: PostgresServer, conversations: int, kills: int) -> Counter[str]:
