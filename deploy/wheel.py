@@ -22,6 +22,9 @@ class CustomBuildHook(BuildHookInterface[Any]):
         twin = runpy.run_path(str(Path(self.root, "deploy", "twin.py")))
         twin["main"]()
         if version == "editable":
+            # Those of others are loaded by others, and not by `palaver.feature.loaded`.
+            plugins = self.metadata.core.entry_points["pytest11"]
+            plugins.update({name: place.removeprefix("palaver.") for name, place in plugins.items()})
             return
         for path in twin["twins"]():
             build_data["force_include"][str(path)] = str(path.relative_to(self.root))

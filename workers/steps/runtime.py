@@ -73,7 +73,9 @@ class Runtime:
         alone: bool = False,
         refused: Callable[[], tuple[str, ...]] = tuple,
         tell_tools: Callable[[ToolSet], None] | None = None,
+        store: Store | None = None,
     ) -> None:
+        """Without a ``store`` it connects one of its own, as the settings say."""
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
         self._processes = named_processes(os.getpid(), *([os.getppid()] if alone else []))
@@ -90,7 +92,7 @@ class Runtime:
         """Lists what the broker or the store refuses this process; nothing, if its parent tells."""
         self.histograms = histograms
         self.tools = capabilities.tools
-        self.store = Store.connect(settings, shared=True, send=True)
+        self.store = store or Store.connect(settings, shared=True, send=True)
         self.model = model
         """The port that calls models, where steps of them are done."""
         self.terms: ModelTerms = model or ModelTerms(capabilities.providers)
