@@ -14,6 +14,7 @@ FEATURE: Final = Feature(
     hooks={
         "conversation_idle": "note_rest",
         "ended_run_changed": "note_run_changed",
+        "run_retried": "hold_retried",
         "conversation_changed": "note_change",
         "run_deleted": "note_run_deleted",
         "conversation_deleted": "note_deleted",

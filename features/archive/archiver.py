@@ -32,8 +32,8 @@ _LONGEST: Final = 15.0
 """Seconds between two looks at a database that is away, at most."""
 _BETWEEN: Final = 60.0
 """Seconds between two looks for what is not kept any longer."""
-_OLD: Final = 200
-"""Conversations that are forgotten in one transaction."""
+_OLD: Final = 1_000
+"""Conversations that are looked at in one go, of those that are not kept any longer."""
 _AT_ONCE: Final = 20
 """Conversations that are written in one transaction."""
 _BATCH: Final = 4 << 20
@@ -47,7 +47,6 @@ class Archiver:
         self._backlog = backlog
         self._database = database
         self._keep = keep
-        self._slow = False
 
     async def run(self) -> None:
         """Archive, for ever. A database that is away is waited for."""
@@ -60,8 +59,9 @@ class Archiver:
                         migrated, wait = True, _IDLE
                     if not await self.look():
                         await asyncio.sleep(_IDLE)
-                    if (now := asyncio.get_running_loop().time()) >= due and not await self.forget_old():
+                    if (now := asyncio.get_running_loop().time()) >= due:
                         due = now + _BETWEEN
+                        await self.forget_old()
                 except (ArchiveAway, ConfigurationError) as error:
                     if migrated or not said:
                         _log.warning("what has ended stays in the store until the archive is back: %s", error)
@@ -82,14 +82,14 @@ class Archiver:
         return len(ids)
 
     async def forget_old(self) -> int:
-        """Forget some of the conversations in which nothing has happened for longer than they are kept; return how many
-        that are. One that the store has is none of them."""
+        """Have conversations forgotten in which nothing has happened for longer than they are kept; return how many.
+        One that the store has is none of them."""
         if self._keep is None:
             return 0
-        old = await self._database.older_than(self._keep, _OLD)
-        gone = await self._backlog.absent(old)
-        await self._database.forget_conversations(gone)
-        return len(gone)
+        noted, place = 0, None
+        while not noted and (old := await self._database.older_than(self._keep, _OLD, place)):
+            noted, place = await self._backlog.note_old(each for _, each in old), old[-1]
+        return noted
 
     async def _forget(self, deleted: Sequence[str]) -> None:
         if not deleted:
@@ -98,7 +98,9 @@ class Archiver:
         since = await self._database.versions(deleted)
         noted = await self._backlog.deleted(deleted)
         try:
-            await self._database.forget_conversations([each for each in noted if is_id("conv", each)], since)
+            # One that began after that is another one of its id.
+            conversations = [each for each in noted if is_id("conv", each)]
+            await self._database.forget_conversations(conversations, since, deleted_at=noted)
             await self._database.forget_runs(each for each in noted if is_id("run", each))
         except (ArchiveRefused, ArchiveOvertaken) as error:
             _log.warning("%d deletions do not reach the archive yet: %s", len(noted), error)
@@ -144,20 +146,24 @@ class Archiver:
                     await self._write([each], since)
             return
         except ArchiveAway as away:
-            # Slow is one conversation, or the database: the second one in a row says so.
-            if away.reason != SLOW or self._slow:
-                self._slow = False
+            if away.reason != SLOW or len(batch) == 1:
                 raise
-            if len(batch) == 1:
-                self._slow = True
-                _log.warning("%s is not archived: %s", batch[0].id, away)
-            else:
-                middle = len(batch) // 2
-                await self._write(batch[:middle], since)
-                await self._write(batch[middle:], since)
+            await self._write_apart(batch, since)
             return
-        self._slow = False
         await self._backlog.acknowledge(batch)
+
+    async def _write_apart(self, batch: Sequence[ArchivedConversation], since: ArchivedVersions) -> None:
+        """Write what took too long together. Slow is one of them, or the database: it is, if two are and none was
+        written."""
+        slow = list[ArchivedConversation]()
+        for each in batch:
+            try:
+                await self._write([each], since)
+            except ArchiveAway as away:
+                slow.append(each)
+                if away.reason != SLOW or (len(slow) > 1 and len(slow) == batch.index(each) + 1):
+                    raise
+                _log.warning("%s is not archived: %s", each.id, away)
 
 
 def _size(archived: ArchivedConversation) -> int:

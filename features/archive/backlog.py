@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from palaver.store.reading.recall import absent
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Fields, now_ms, portions
 from palaver.store.redis.visits import ask_each
@@ -19,6 +18,7 @@ from .contract import (
     Acknowledge,
     ArchiveAnew,
     Noted,
+    NoteOld,
     NotResting,
     ReadResting,
     SettleDeletion,
@@ -51,12 +51,12 @@ class Backlog:
         return sum((await self._sizes(self._rounds.shards)).values())
 
     async def oldest(self) -> float:
-        """Return for how long (s) what waits longest has waited; 0 if nothing does. Of each shard this is what a worker
-        is to look at next."""
+        """Return for how long (s) what waits longest has waited; 0 if nothing does. Of each shard those are looked at
+        that workers are to look at next."""
         next_of_each = await ask_each(
             self._redis,
             self._rounds.shards,
-            lambda pipeline, shard: pipeline.zrange(archive_keys.unarchived(shard), 0, 0, withscores=True),
+            lambda pipeline, shard: pipeline.zrange(archive_keys.unarchived(shard), 0, _AT_ONCE, withscores=True),
         )
         found = [(member.decode(), at / 1000) for _, (rows,) in next_of_each for member, at in rows]
         noted = await self._all(*(("HGET", keys.conversation(each), "changes") for each, _ in found if _is_there(each)))
@@ -159,9 +159,12 @@ class Backlog:
         rests = fields and "deleting" not in fields and not int(fields.get("unfinished", 0))
         return fields if rests and noted is None else None
 
-    async def absent(self, ids: Sequence[str]) -> Sequence[str]:
-        """Return those of these conversations that the store does not have."""
-        return await absent(self._redis, ids)
+    async def note_old(self, ids: Iterable[str]) -> int:
+        """Have those of these conversations forgotten that the store does not have; return how many these are."""
+        replies = await self._scripts.run_all(
+            NoteOld(conversation=keys.conversation(each), log=keys.log(each)) for each in ids
+        )
+        return sum(isinstance(reply, Noted) for reply in replies)
 
     async def all_ids(self) -> AsyncIterator[str]:
         """Yield the ids of all conversations of the store."""

@@ -75,6 +75,15 @@ class SettleDeletion(Script[DeletionSettled]):
     """Seconds for which that stays known: what was read before is not put back meanwhile."""
 
 
+class NoteOld(Script[Noted | NotResting]):
+    """Have a conversation forgotten that is not kept any longer, unless the store has it."""
+
+    when_full = True
+
+    conversation: Key
+    log: Key
+
+
 class ArchiveAnew(Script[Noted | NotResting]):
     """Have the whole of a conversation archived, as if nothing of it was."""
 
@@ -183,6 +192,7 @@ SCRIPTS: Final = (
     TakeUnarchived,
     ReadResting,
     SettleDeletion,
+    NoteOld,
     ArchiveAnew,
     Acknowledge,
     ExpectLog,

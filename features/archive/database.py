@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from palaver.errors import ConfigurationError
 
-from .records import ArchivedConversation, ArchivedEntry, ArchivedRun, ArchivedVersions, FoundRecord
+from .records import ArchivedConversation, ArchivedEntry, ArchivedRun, ArchivedVersions
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from palaver.store.reading.finding import Place
 
     from .connections import Connections
+    from .searching import Found
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
 """Bytes of entries that are read at once."""
@@ -100,8 +101,15 @@ class Database:
             async with self._connections.writing() as connection:
                 await write(connection, conversations, since)
 
-    async def forget_conversations(self, ids: Sequence[str], since: ArchivedVersions | None = None) -> None:
-        """Delete conversations, with their runs and entries.
+    async def forget_conversations(
+        self,
+        ids: Sequence[str],
+        since: ArchivedVersions | None = None,
+        *,
+        deleted_at: Mapping[str, int] | None = None,
+    ) -> None:
+        """Delete conversations, with their runs and entries; if it is said when they were deleted (ms), those that
+        began before.
 
         Raises:
             ArchiveOvertaken: one of them was written or deleted after ``since``.
@@ -109,7 +117,7 @@ class Database:
         from .writing import forget_conversations
 
         async with self._connections.writing() as connection:
-            await forget_conversations(connection, ids, since)
+            await forget_conversations(connection, ids, since, deleted_at)
 
     async def forget_runs(self, ids: Iterable[str]) -> None:
         """Delete runs, and their entries in the logs of their conversations."""
@@ -157,6 +165,13 @@ class Database:
         async with self._connections.reading() as connection:
             return await run(connection, run_id)
 
+    async def runs(self, ids: Sequence[str]) -> Sequence[ArchivedRun]:
+        """Return those of these runs that are here."""
+        from .reading import runs
+
+        async with self._connections.reading() as connection:
+            return await runs(connection, ids)
+
     async def latest_runs(self, conversation_id: str, limit: int) -> Sequence[ArchivedRun]:
         """Return the newest runs of a conversation, the newest first."""
         from .reading import latest_runs
@@ -166,7 +181,7 @@ class Database:
 
     async def find_runs(
         self, admitted: RunFilter, tenant: str | None, until: Place | None, place: Place | None, limit: int
-    ) -> Sequence[FoundRecord]:
+    ) -> Found:
         """Return the next runs of a tenant, or of all, that may fit, newest first: those behind ``place``, and not
         beyond ``until``."""
         from .searching import find_runs
@@ -182,7 +197,7 @@ class Database:
         until: Place | None,
         place: Place | None,
         limit: int,
-    ) -> Sequence[FoundRecord]:
+    ) -> Found:
         """Return the next conversations of a tenant, or of all, that fit, in that order: those behind ``place``, and
         not beyond ``until``."""
         from .searching import find_conversations
@@ -199,8 +214,10 @@ class Database:
         async with self._connections.reading() as connection:
             return await run_counts(connection, tenant, after, before)
 
-    async def count_conversations(self, admitted: ConversationFilter, tenant: str | None, most: int) -> int:
-        """Return the number of conversations that fit, up to ``most``."""
+    async def count_conversations(
+        self, admitted: ConversationFilter, tenant: str | None, most: int
+    ) -> tuple[int, bool]:
+        """Return the number of conversations that fit, of the ``most`` newest, and whether these are all."""
         from .searching import count_conversations
 
         async with self._connections.reading() as connection:
@@ -213,13 +230,13 @@ class Database:
         async with self._connections.reading() as connection:
             return await ids(connection, after, limit)
 
-    async def older_than(self, seconds: float, limit: int) -> Sequence[str]:
-        """Return the ids of conversations in which nothing has happened for so long, by the database's clock; those
-        first in which that is the longest."""
-        from .reading import older_than
+    async def older_than(self, seconds: float, limit: int, place: Place | None = None) -> Sequence[Place]:
+        """Return the conversations in which nothing has happened for so long, by the database's clock: those behind a
+        place, each with the time (ms) of what happened last, in that order."""
+        from .searching import older_than
 
         async with self._connections.reading() as connection:
-            return await older_than(connection, seconds, limit)
+            return await older_than(connection, seconds, limit, place)
 
     async def amiss(self, conversation_id: str) -> Sequence[str]:
         """Return which columns of a conversation and of its rows say something else than their records."""

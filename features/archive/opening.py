@@ -55,9 +55,10 @@ def memory_of(ground: Ground) -> Remembering | None:
 
 def variables_of_up(data_dir: Path, environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return the variable for an archive in the data directory; nothing where the environment says what there is, be it
-    none, or the extra is not installed."""
+    none, the Redis is another installation's, or the extra is not installed."""
     said = "PALAVER_ARCHIVE_URL" in environment or "PALAVER_ARCHIVE_URL_FILE" in environment
-    if said or not all(map(find_spec, ("sqlalchemy", "alembic", "aiosqlite"))):
+    shared = environment.get("PALAVER_REDIS_URL") or environment.get("PALAVER_REDIS_URL_FILE")
+    if said or shared or not all(map(find_spec, ("sqlalchemy", "alembic", "aiosqlite"))):
         return {}
     return {"PALAVER_ARCHIVE_URL": f"sqlite:///{data_dir}/archive.db"}
 

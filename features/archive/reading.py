@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, timedelta
 from typing import Any, Final
 
 from sqlalchemy import Table, func, or_, select, text
@@ -56,6 +55,11 @@ async def run(connection: AsyncConnection, run_id: str) -> ArchivedRun | None:
     return None if row is None else run_of(row)
 
 
+async def runs(connection: AsyncConnection, ids: Sequence[str]) -> Sequence[ArchivedRun]:
+    """Return those of these runs that are here."""
+    return [run_of(row) for row in await connection.execute(select(RUNS.c.id, RUNS.c.record).where(RUNS.c.id.in_(ids)))]
+
+
 async def latest_runs(connection: AsyncConnection, conversation_id: str, limit: int) -> Sequence[ArchivedRun]:
     """Return the newest runs of a conversation, the newest first."""
     own = select(RUNS.c.id, RUNS.c.record).where(RUNS.c.conversation_id == conversation_id)
@@ -67,14 +71,6 @@ async def ids(connection: AsyncConnection, after: str, limit: int) -> Sequence[s
     """Return the next ids of conversations behind ``after``, in order."""
     wanted = select(CONVERSATIONS.c.id).where(CONVERSATIONS.c.id > after).order_by(CONVERSATIONS.c.id).limit(limit)
     return [*(await connection.execute(wanted)).scalars()]
-
-
-async def older_than(connection: AsyncConnection, seconds: float, limit: int) -> Sequence[str]:
-    """Return the ids of conversations in which nothing has happened for so long."""
-    now = (await connection.execute(select(func.now()))).scalar_one()
-    until = now.replace(tzinfo=now.tzinfo or UTC) - timedelta(seconds=seconds)
-    old = select(CONVERSATIONS.c.id).where(CONVERSATIONS.c.updated_at < until)
-    return [*(await connection.execute(old.order_by(CONVERSATIONS.c.updated_at).limit(limit))).scalars()]
 
 
 async def amiss(connection: AsyncConnection, conversation_id: str) -> Sequence[str]:

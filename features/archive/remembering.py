@@ -8,8 +8,8 @@ unless another process was faster.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property, partial
 from secrets import token_hex
@@ -31,6 +31,8 @@ from palaver.vocabulary.ids import is_id, shard_of
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
 
+from . import archive_keys
+from .backlog import DELETED
 from .contract import BringBack, BringRunBack, BroughtBack, ExpectLog, StaysAway, StoredField, TooLate
 from .errors import SLOW, ArchiveAway
 from .records import ArchivedRun, FoundRecord
@@ -38,6 +40,7 @@ from .terms import READ
 
 if TYPE_CHECKING:
     from .database import Database
+    from .searching import Found
 
 _ENTRIES: Final = 200
 """Entries of a log that are read and written at once, at most."""
@@ -49,11 +52,13 @@ _STAYS: Final = 3600
 """Seconds for which something is there again that is only read: to read all of an archive is not to fill the store."""
 _PATIENCE: Final = 1.0
 """Seconds after which a page of a list ends where it is."""
+_SEARCHES: Final = 2
+"""Statements of lists of a process at once, of the four that it may have."""
 _TOGETHER: Final = 25
 """Records that are read at once for a list: each may have some MB."""
 _STATUSES: Final = frozenset(map(str, RunStatus))
 T = TypeVar("T")
-Find = Callable[[Place | None, int], Awaitable[Sequence[FoundRecord]]]
+Find = Callable[[Place | None, int], Awaitable["Found"]]
 """Finds the next records behind a place, up to a number of them."""
 
 
@@ -64,6 +69,7 @@ class ArchiveMemory:
         self._ground = ground
         self._url = url
         self._stays = min(int(ground.settings.retention), _STAYS)
+        self._searching = asyncio.Semaphore(_SEARCHES)
         self._flights: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """A lock for each conversation that comes back: many may ask for one at once."""
 
@@ -109,6 +115,8 @@ class ArchiveMemory:
         order: ConversationOrder,
     ) -> ListPage[Conversation]:
         """As `palaver.store.reading.recall.Remembering.conversations`."""
+        if _goes_on(admitted):
+            return ListPage([], [], None)
         find = partial(self._database.find_conversations, admitted, _tenant(), order, until)
         return await self._page(find, lambda record: records.conversation(record, {}), limit, place)
 
@@ -120,12 +128,10 @@ class ArchiveMemory:
 
     async def conversation_count(self, admitted: ConversationFilter, *, most: int) -> RememberedCount | None:
         """As `palaver.store.reading.recall.Remembering.conversation_count`."""
-        if (status := admitted.get("status")) is not None:
-            named = status.split(",") if isinstance(status, str) else status
-            if all(each in _STATUSES and not RunStatus(each).terminal for each in named):
-                return None
+        if _goes_on(admitted):
+            return None
         with _known_later():
-            return RememberedCount(await self._database.count_conversations(admitted, _tenant(), most), "archived")
+            return RememberedCount(*await self._database.count_conversations(admitted, _tenant(), most), "in_archive")
 
     async def _page(
         self, find: Find, made: Callable[[Fields], T | None], limit: int, place: Place | None
@@ -136,27 +142,57 @@ class ArchiveMemory:
         clock = asyncio.get_running_loop().time
         end = clock() + _PATIENCE
         while True:
-            with _known_later():
-                found = await find(page.behind, _TOGETHER)
-            away = {*await absent(self._ground.redis, [each.id for each in found])}
-            for each in found:
-                page = page._replace(behind=each.place)
+            # Others read single things meanwhile, over the connections that are left.
+            async with self._searching:
+                with _known_later():
+                    found = await find(page.behind, _TOGETHER)
+            for each in await self._away(found.records):
                 record = {name.encode(): value.encode(errors="replace") for name, value in each.fields.items()}
                 try:
-                    one = made(record) if each.id in away else None
+                    one = made(record)
                 except CorruptRecord:
-                    one = None
+                    continue
                 if one is not None:
                     page.results.append(one)
                     page.places.append(each.place)
                     size += sum(map(len, record.values()))
                 if len(page.results) == limit or size > limit_of("answer_bytes"):
-                    return page
-            looked += len(found)
-            if len(found) < _TOGETHER:
-                return page._replace(behind=None)
-            if clock() > end or looked >= limit_of("list_looked"):
+                    return page._replace(behind=each.place)
+            page = page._replace(behind=found.end)
+            looked += len(found.records) if len(found.records) == _TOGETHER else limit_of("list_looked")
+            if found.end is None or clock() > end or looked >= limit_of("list_looked"):
                 return page
+
+    async def _away(self, found: Sequence[FoundRecord]) -> Sequence[FoundRecord]:
+        """Return those of these that the store neither has nor has deleted."""
+        away = {*await absent(self._ground.redis, [each.id for each in found])}
+        of = {each.id: {each.id, each.fields.get("conversation", each.id)} for each in found if each.id in away}
+        deleted = await self._deleted({any_id for ids in of.values() for any_id in ids})
+        return [each for each in found if each.id in of and not of[each.id] & deleted]
+
+    async def _deleted(self, ids: Collection[str]) -> set[str]:
+        """Return those of these that the archive is to forget, or has forgotten just now."""
+        pipeline, deleted = self._ground.redis.pipeline(transaction=False), set[str]()
+        for each in ids:
+            pipeline.execute_command("ZSCORE", archive_keys.unarchived(shard_of(each)), DELETED + each)
+            pipeline.execute_command("ZSCORE", archive_keys.forgotten(shard_of(each)), each)
+        marks = iter(await pipeline.execute() if ids else ())
+        for each, marked in zip(ids, zip(marks, marks, strict=True), strict=True):
+            if any(mark is not None for mark in marked):
+                deleted.add(each)
+        return deleted
+
+    async def read_runs(self, ids: Sequence[str]) -> Sequence[Run]:
+        """As `palaver.store.reading.recall.Remembering.read_runs`."""
+        with _known_later():
+            found = await self._database.runs(ids)
+        records_ = [FoundRecord(run.id, (0, run.id), run.fields) for run in found]
+        runs = list[Run]()
+        for each in await self._away(records_):
+            with suppress(CorruptRecord):
+                fields = {name.encode(): value.encode(errors="replace") for name, value in each.fields.items()}
+                runs.append(records.run(fields))
+        return runs
 
     async def _recall(self, conversation_id: str, run_id: str | None) -> bool:
         if run_id is None and await self._database.record(conversation_id) is None:
@@ -237,6 +273,14 @@ def _known_later() -> Iterator[None]:
         yield
     except ConfigurationError as error:
         raise ArchiveAway(str(error)) from None
+
+
+def _goes_on(admitted: ConversationFilter) -> bool:
+    """Tell whether only conversations fit that go on."""
+    if (status := admitted.get("status")) is None:
+        return False
+    named = status.split(",") if isinstance(status, str) else status
+    return all(each in _STATUSES and not RunStatus(each).terminal for each in named)
 
 
 def _tenant() -> str | None:

@@ -26,8 +26,8 @@ DEFAULT_TENANT: Final = "default"
 """The tenant column of the default tenant, whose tag is empty: no tag has seven letters."""
 Row = dict[str, Any]
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND: Final = timedelta(milliseconds=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _MOST: Final = 2**63 - 1
 _UNKNOWN: Final = "\ufffd"
 _NO_CHARACTER: Final = re.compile("[\0\ud800-\udfff]")
@@ -60,6 +60,19 @@ def fields_of(text: str) -> dict[str, str]:
     except ValueError:
         found = json.loads(text)
     return found
+
+
+def moment_of(at: int) -> datetime:
+    """Return the time of so many milliseconds. Raises ValueError where there is none."""
+    try:
+        return _EPOCH + at * _MILLISECOND
+    except OverflowError:
+        raise ValueError(f"{at} is no time") from None
+
+
+def place_of(moment: datetime) -> int:
+    """Return the milliseconds of a time."""
+    return (moment - _EPOCH) // _MILLISECOND
 
 
 def conversation_row(conversation_id: str, fields: Mapping[str, str]) -> Row:
@@ -151,7 +164,7 @@ def entry_of(row: Any) -> ArchivedEntry:
 
 def _canonical(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the fields of the entry that a row without ``exact`` stands for: those that `_emit.lua` writes."""
-    at = None if row["at"] is None else (row["at"] - EPOCH) // MILLISECOND
+    at = None if row["at"] is None else place_of(row["at"])
     pairs = [("type", row["type"]), ("at", str(at)), ("run", row["run_id"] or ""), ("seq", str(row["seq"]))]
     pairs.append(("data", row["data"]))
     return pairs if row["opaque"] is None else [*pairs, ("opaque", row["opaque"])]
@@ -161,8 +174,8 @@ def _moment(text: str | None) -> datetime | None:
     """Return the time of so many milliseconds since the epoch; None where the text says none."""
     number = _number(text)
     try:
-        return None if number is None else EPOCH + number * MILLISECOND
-    except OverflowError:
+        return None if number is None else moment_of(number)
+    except ValueError:
         return None
 
 

@@ -1,28 +1,59 @@
 """Statements that look for runs and conversations by what they have in common.
 
-Conditions on columns leave out none that fits. A run is looked at once more, by its record, for what no column says.
+A statement looks at some thousand rows in the order of an index, and takes those that fit: however few these are, it
+takes no longer. Conditions leave out none that fits. A run is looked at once more, by its record, for what no column
+says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
 
-from sqlalchemy import Column, ColumnElement, Table, Tuple, and_, func, literal, select, tuple_, type_coerce
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Select,
+    Table,
+    Tuple,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+    true,
+    tuple_,
+    type_coerce,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from palaver.schemas.conversation import ConversationFilter, ConversationOrder
 from palaver.schemas.filters import RunFilter, possible_statuses
 from palaver.store.reading.finding import Place
+from palaver.vocabulary.limits import limit_of
 
 from .records import FoundRecord
-from .rows import EPOCH, MILLISECOND, fields_of, plain, tenant_column
+from .rows import fields_of, moment_of, place_of, plain, tenant_column
 from .tables import CONVERSATIONS, RUNS, Moment
 
+_LOOKED: Final = limit_of("list_looked")
+"""Rows that one statement looks at."""
 _NEARLY_ONE: Final = timedelta(microseconds=999)
 """What makes the next millisecond of a time that is within one."""
+_Columns = Any
+"""The columns of a table, or of a statement over it."""
+_Condition = ColumnElement[bool]
+
+
+class Found(NamedTuple):
+    """The records of a list that were found, in order."""
+
+    records: Sequence[FoundRecord]
+    end: Place | None
+    """The place up to which was looked; None if there is nothing behind."""
 
 
 async def find_runs(
@@ -32,10 +63,14 @@ async def find_runs(
     until: Place | None,
     place: Place | None,
     limit: int,
-) -> Sequence[FoundRecord]:
+) -> Found:
     """Return the next runs behind a place, newest first, and none beyond ``until``."""
-    conditions = [*_of_tenant(RUNS, tenant), *_run_conditions(connection, admitted)]
-    return await _find(connection, RUNS, RUNS.c.created_at, conditions, until, place, limit, ascending=False)
+    of = _List(RUNS, "created_at", ascending=False)
+    within = [*_of_tenant(RUNS, tenant), *of.until(until), *_after(RUNS.c.created_at, admitted.get("created_after"))]
+    if (only := admitted.get("conversation_id")) is not None:
+        within.append(RUNS.c.conversation_id == only)
+    fits = partial(_run_conditions, connection.dialect.name == "postgresql", admitted=admitted)
+    return await _find(connection, of, within, fits, place, limit)
 
 
 async def find_conversations(
@@ -46,12 +81,12 @@ async def find_conversations(
     until: Place | None,
     place: Place | None,
     limit: int,
-) -> Sequence[FoundRecord]:
+) -> Found:
     """Return the next conversations behind a place, in that order, and none beyond ``until``."""
-    by = CONVERSATIONS.c.updated_at if order.endswith("updated") else CONVERSATIONS.c.created_at
-    conditions = [*_of_tenant(CONVERSATIONS, tenant), *_conversation_conditions(connection, admitted)]
-    ascending = not order.startswith("-")
-    return await _find(connection, CONVERSATIONS, by, conditions, until, place, limit, ascending=ascending)
+    of = _List(CONVERSATIONS, f"{order.removeprefix('-')}_at", ascending=not order.startswith("-"))
+    within = [*_of_tenant(CONVERSATIONS, tenant), *of.until(until), *_times(of.by, admitted)]
+    fits = partial(_conversation_conditions, connection.dialect.name == "postgresql", admitted=admitted)
+    return await _find(connection, of, within, fits, place, limit)
 
 
 async def run_counts(
@@ -65,102 +100,138 @@ async def run_counts(
 
 async def count_conversations(
     connection: AsyncConnection, admitted: ConversationFilter, tenant: str | None, most: int
-) -> int:
-    """Return the number of conversations that fit, up to ``most``."""
-    conditions = [*_of_tenant(CONVERSATIONS, tenant), *_conversation_conditions(connection, admitted)]
-    some = select(CONVERSATIONS.c.id).where(*conditions).limit(most).subquery()
-    return (await connection.execute(select(func.count()).select_from(some))).scalar_one()
+) -> tuple[int, bool]:
+    """Return the number of conversations that fit, of the ``most`` newest, and whether these are all."""
+    of = _List(CONVERSATIONS, "created_at", ascending=False)
+    some = of.behind(None, _of_tenant(CONVERSATIONS, tenant), *CONVERSATIONS.c).limit(most).subquery()
+    fits = and_(true(), *_conversation_conditions(connection.dialect.name == "postgresql", some.c, admitted))
+    counted = select(func.count(), func.count(case((fits, 1)))).select_from(some)
+    looked, count = (await connection.execute(counted)).one()
+    return count, looked < most
+
+
+async def older_than(connection: AsyncConnection, seconds: float, limit: int, place: Place | None) -> Sequence[Place]:
+    """Return the next conversations behind a place in which nothing has happened for so long."""
+    now = (await connection.execute(select(func.now()))).scalar_one()
+    until = now.replace(tzinfo=now.tzinfo or UTC) - timedelta(seconds=seconds)
+    of = _List(CONVERSATIONS, "updated_at", ascending=True)
+    old = of.behind(place, [of.by < until], CONVERSATIONS.c.id, of.by).limit(limit)
+    return [(place_of(row.updated_at), row.id) for row in await connection.execute(old)]
+
+
+class _List:
+    """The rows of a table in the order of a time, those of one time by their ids."""
+
+    def __init__(self, table: Table, by: str, *, ascending: bool) -> None:
+        self.by: Column[Any] = table.c[by]
+        self._here = tuple_(self.by, table.c.id)
+        self._ascending = ascending
+
+    def until(self, place: Place | None) -> Iterator[_Condition]:
+        """Yield the condition for what is not beyond a place."""
+        if place is not None:
+            yield self._here <= _tuple(place) if self._ascending else self._here >= _tuple(place)
+
+    def ordered(self, statement: Select[Any], columns: _Columns) -> Select[Any]:
+        """Return a statement over these columns in order."""
+        keys = (columns[self.by.name], columns.id)
+        return statement.order_by(*(keys if self._ascending else [key.desc() for key in keys]))
+
+    def behind(self, place: Place | None, within: Iterable[_Condition], *columns: ColumnElement[Any]) -> Select[Any]:
+        """Return the statement for these columns of what is behind a place."""
+        wanted = select(*columns).where(self.by.is_not(None), *within)
+        if place is not None:
+            wanted = wanted.where(self._here > _tuple(place) if self._ascending else self._here < _tuple(place))
+        return self.ordered(wanted, self.by.table.c)
 
 
 async def _find(
     connection: AsyncConnection,
-    table: Table,
-    by: Column[Any],
-    conditions: Sequence[ColumnElement[bool]],
-    until: Place | None,
+    of: _List,
+    within: Sequence[_Condition],
+    fits: Callable[[_Columns], Iterable[_Condition]],
     place: Place | None,
     limit: int,
-    *,
-    ascending: bool,
-) -> Sequence[FoundRecord]:
-    wanted = select(table.c.id, by.label("at"), table.c.record).where(by.is_not(None), *conditions)
-    here = tuple_(by, table.c.id)
-    if place is not None:
-        wanted = wanted.where(here > _tuple(place) if ascending else here < _tuple(place))
-    if until is not None:
-        wanted = wanted.where(here <= _tuple(until) if ascending else here >= _tuple(until))
-    keys = (by, table.c.id) if ascending else (by.desc(), table.c.id.desc())
-    rows = await connection.execute(wanted.order_by(*keys).limit(limit))
-    return [FoundRecord(row.id, ((row.at - EPOCH) // MILLISECOND, row.id), fields_of(row.record)) for row in rows]
+) -> Found:
+    some = of.behind(place, within, *of.by.table.c).limit(_LOOKED).subquery()
+    wanted = select(some.c.id, some.c[of.by.name].label("at"), some.c.record).where(*fits(some.c))
+    rows = await connection.execute(of.ordered(wanted, some.c).limit(limit))
+    records = [FoundRecord(row.id, (place_of(row.at), row.id), fields_of(row.record)) for row in rows]
+    if len(records) == limit:
+        return Found(records, records[-1].place)
+    last = of.behind(place, within, of.by.table.c.id, of.by.label("at")).offset(_LOOKED - 1).limit(1)
+    end = (await connection.execute(last)).one_or_none()
+    return Found(records, None if end is None else (place_of(end.at), end.id))
 
 
-def _of_tenant(table: Table, tenant: str | None) -> Iterator[ColumnElement[bool]]:
+def _of_tenant(table: Table, tenant: str | None) -> Iterator[_Condition]:
     """Yield the condition for what a tenant has; nothing for all tenants."""
     if tenant is not None:
         yield table.c.tenant == tenant_column(tenant)
 
 
-def _run_conditions(connection: AsyncConnection, admitted: RunFilter) -> Iterator[ColumnElement[bool]]:
+def _run_conditions(postgresql: bool, columns: _Columns, admitted: RunFilter) -> Iterator[_Condition]:
     if (possible := possible_statuses(admitted)) is not None:
-        yield RUNS.c.status.in_(possible)
-    for name in ("stop_reason", "conversation_id", "submitted_by", "model", "error_class", "error_code"):
+        yield columns.status.in_(possible)
+    for name in ("stop_reason", "submitted_by", "model", "error_class", "error_code"):
         if isinstance(value := admitted.get(name), str):
-            yield RUNS.c[name] == plain(value)
+            yield columns[name] == plain(value)
     if (agent := admitted.get("agent")) is not None:
-        yield RUNS.c.agent.in_([plain(agent), plain(agent.rpartition("@")[0])])
+        yield columns.agent.in_([plain(agent), plain(agent.rpartition("@")[0])])
     if (provider := admitted.get("provider")) is not None:
-        yield RUNS.c.model.startswith(f"{plain(provider)}/", autoescape=True)
-    yield from _described(connection, RUNS, admitted.get("tag"), admitted.get("metadata"))
-    for name in ("created", "ended"):
-        column = RUNS.c[f"{name}_at"]
-        yield from _after(column, cast(Any, admitted.get(f"{name}_after")))
-        yield from _before(column, cast(Any, admitted.get(f"{name}_before")))
+        yield columns.model.startswith(f"{plain(provider)}/", autoescape=True)
+    yield from _described(postgresql, columns, admitted.get("tag"), admitted.get("metadata"))
+    yield from _before(columns.created_at, admitted.get("created_before"))
+    yield from _after(columns.ended_at, admitted.get("ended_after"))
+    yield from _before(columns.ended_at, admitted.get("ended_before"))
 
 
-def _conversation_conditions(
-    connection: AsyncConnection, admitted: ConversationFilter
-) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions for what fits. Times are part of what they limit."""
+def _conversation_conditions(postgresql: bool, columns: _Columns, admitted: ConversationFilter) -> Iterator[_Condition]:
     if (title := admitted.get("title")) is not None:
-        yield CONVERSATIONS.c.folded.contains(plain(title.casefold()), autoescape=True)
+        yield columns.folded.contains(plain(title.casefold()), autoescape=True)
     if (status := admitted.get("status")) is not None:
         named = status.split(",") if isinstance(status, str) else [*status]
-        yield func.coalesce(CONVERSATIONS.c.last_status, "idle").in_(named)
-    yield from _described(connection, CONVERSATIONS, admitted.get("tag"), admitted.get("metadata"))
-    for name in ("created", "updated"):
-        column = CONVERSATIONS.c[f"{name}_at"]
-        after, before = (cast(Any, admitted.get(f"{name}_{edge}")) for edge in ("after", "before"))
-        if after is not None:
-            yield column >= _whole(after)
-        if before is not None:
-            yield column <= _whole(before)
+        yield func.coalesce(columns.last_status, "idle").in_(named)
+    yield from _described(postgresql, columns, admitted.get("tag"), admitted.get("metadata"))
+    for name in ("created_at", "updated_at"):
+        yield from _times(columns[name], admitted)
+
+
+def _times(column: Column[Any], admitted: ConversationFilter) -> Iterator[_Condition]:
+    """Yield the conditions for a time of a conversation. What limits it is part of it."""
+    name = column.name.removesuffix("_at")
+    after, before = (cast(Any, admitted.get(f"{name}_{edge}")) for edge in ("after", "before"))
+    if after is not None:
+        yield column >= _whole(after)
+    if before is not None:
+        yield column <= _whole(before)
 
 
 def _described(
-    connection: AsyncConnection, table: Table, tag: str | None, metadata: Mapping[str, str] | None
-) -> Iterator[ColumnElement[bool]]:
+    postgresql: bool, columns: _Columns, tag: str | None, metadata: Mapping[str, str] | None
+) -> Iterator[_Condition]:
     """Yield the conditions for what has a tag and all of these entries."""
     entries = {plain(name): plain(value) for name, value in (metadata or {}).items()}
-    if connection.dialect.name == "postgresql":
+    if postgresql:
         if tag is not None:
-            yield type_coerce(table.c.tags, JSONB).contains([plain(tag)])
+            yield type_coerce(columns.tags, JSONB).contains([plain(tag)])
         if entries:
-            yield type_coerce(table.c.metadata, JSONB).contains(entries)
+            yield type_coerce(columns.metadata, JSONB).contains(entries)
         return
     if tag is not None:
-        each = func.json_each(table.c.tags).table_valued("value")
+        each = func.json_each(columns.tags).table_valued("value")
         yield select(each.c.value).where(each.c.value == plain(tag)).exists()
     for name, value in entries.items():
-        each = func.json_each(table.c.metadata).table_valued("key", "value")
+        each = func.json_each(columns.metadata).table_valued("key", "value")
         yield select(each.c.value).where(and_(each.c.key == name, each.c.value == value)).exists()
 
 
-def _after(column: Column[Any], moment: datetime | None) -> Iterator[ColumnElement[bool]]:
+def _after(column: Column[Any], moment: datetime | None) -> Iterator[_Condition]:
     if moment is not None:
         yield column > _whole(moment)
 
 
-def _before(column: Column[Any], moment: datetime | None) -> Iterator[ColumnElement[bool]]:
+def _before(column: Column[Any], moment: datetime | None) -> Iterator[_Condition]:
     if moment is not None:
         yield column < _whole(moment + _NEARLY_ONE)
 
@@ -171,5 +242,5 @@ def _whole(moment: datetime) -> datetime:
 
 
 def _tuple(place: Place) -> Tuple:
-    at, any_id = place
-    return tuple_(literal(EPOCH + at * MILLISECOND, Moment), literal(any_id))
+    """Return a place as rows are compared with it. Raises ValueError for one of a cursor that no list gave."""
+    return tuple_(literal(moment_of(place[0]), Moment), literal(place[1]))

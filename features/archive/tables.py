@@ -58,7 +58,7 @@ class Moment(TypeDecorator[datetime]):
         """The value for the driver."""
         if value is None or dialect.name != "sqlite":
             return value
-        return f"{value.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+        return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         """The value of the driver."""

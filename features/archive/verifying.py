@@ -16,7 +16,7 @@ from .records import ArchivedConversation, ArchivedEntry
 _PAGE: Final = 200
 _ALL: Final = 1_000_000
 """More runs than a conversation has."""
-_OWN: Final = frozenset({"archived", "changes"})
+_OWN: Final = frozenset({"archived", "changes", "in_archive"})
 """Fields of a conversation that say how far it is archived: they change without being archived."""
 
 

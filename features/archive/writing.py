@@ -7,14 +7,14 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import Executable, Table, bindparam, delete, select, tuple_, update
+from sqlalchemy import Executable, Table, bindparam, delete, or_, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from .errors import ArchiveBehind, ArchiveOvertaken, ArchiveRefused
 from .records import ArchivedConversation, ArchivedVersions
-from .rows import Row, conversation_row, entry_row, run_row, tenant_column
-from .tables import CONVERSATIONS, COUNTERS, ENTRIES, KEPT, RUNS
+from .rows import Row, conversation_row, entry_row, moment_of, run_row, tenant_column
+from .tables import CONVERSATIONS, COUNTERS, ENTRIES, KEPT, RUNS, Moment
 
 FORGOTTEN: Final = "forgotten"
 """The counter of deletions."""
@@ -24,6 +24,11 @@ _COLUMNS: Final = tuple(ENTRIES.columns.keys())
 _COPY: Final = f"COPY {ENTRIES.fullname} ({', '.join(_COLUMNS)}) FROM STDIN"
 _BEHIND: Final = delete(ENTRIES).where(
     ENTRIES.c.conversation_id == bindparam("of"), ENTRIES.c.position > bindparam("behind")
+)
+
+_DELETED: Final = delete(CONVERSATIONS).where(
+    CONVERSATIONS.c.id == bindparam("of"),
+    or_(CONVERSATIONS.c.created_at.is_(None), CONVERSATIONS.c.created_at < bindparam("deleted_at", type_=Moment())),
 )
 
 
@@ -60,7 +65,12 @@ async def versions(connection: AsyncConnection, ids: Sequence[str]) -> ArchivedV
     return ArchivedVersions(await _versions(connection, ids), await _forgotten(connection, lock=False))
 
 
-async def forget_conversations(connection: AsyncConnection, ids: Sequence[str], since: ArchivedVersions | None) -> None:
+async def forget_conversations(
+    connection: AsyncConnection,
+    ids: Sequence[str],
+    since: ArchivedVersions | None,
+    deleted_at: Mapping[str, int] | None,
+) -> None:
     """Delete conversations, with their runs and entries. Raises as `write`."""
     # Which nothing is written beside.
     await _note_deletion(connection)
@@ -70,7 +80,11 @@ async def forget_conversations(connection: AsyncConnection, ids: Sequence[str], 
         others = await _forgotten(connection) - 1 != since.forgotten
         if changed := [each for each in ids if others or now.get(each) != since.versions.get(each)]:
             raise ArchiveOvertaken(changed)
-    await connection.execute(delete(CONVERSATIONS).where(CONVERSATIONS.c.id.in_(sorted(set(ids)))))
+    if deleted_at is None:
+        await connection.execute(delete(CONVERSATIONS).where(CONVERSATIONS.c.id.in_(sorted(set(ids)))))
+    elif ids:
+        times = [{"of": each, "deleted_at": moment_of(deleted_at[each])} for each in sorted(set(ids))]
+        await connection.execute(_DELETED, times)
 
 
 async def forget_runs(connection: AsyncConnection, ids: Iterable[str]) -> None:

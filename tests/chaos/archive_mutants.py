@@ -93,7 +93,7 @@ MUTANTS: Final = by_name(
         "one that takes too long is a database that is away",
         _ARCHIVING,
         f"{_ROOM}archiver.py",
-        "if away.reason != SLOW or self._slow:",
+        "if away.reason != SLOW or len(batch) == 1:",
         "if True:",
     ),
     tested(
@@ -142,8 +142,8 @@ MUTANTS: Final = by_name(
         "a list with what the store has beside the archive",
         _LISTS,
         f"{_ROOM}remembering.py",
-        "one = made(record) if each.id in away else None",
-        "one = made(record)",
+        "        away = {*await absent(self._ground.redis, [each.id for each in found])}\n",
+        "        away = {each.id for each in found}\n",
     ),
     tested(
         "a list that goes beyond the end of one of its pages",
@@ -156,7 +156,7 @@ MUTANTS: Final = by_name(
         "a cursor of the archive that is off by one",
         _LISTS,
         f"{_ROOM}searching.py",
-        "here > _tuple(place) if ascending else here < _tuple(place)",
-        "here >= _tuple(place) if ascending else here <= _tuple(place)",
+        "self._here > _tuple(place) if self._ascending else self._here < _tuple(place)",
+        "self._here >= _tuple(place) if self._ascending else self._here <= _tuple(place)",
     ),
 )

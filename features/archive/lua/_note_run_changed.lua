@@ -3,5 +3,6 @@
 if redis.call('EXISTS', conversation) == 1 then
   redis.call('HDEL', conversation, 'archived')
   hold(PREFIX, kept[1])
+  hold_run(PREFIX, run, parent.run_id)
   note_unarchived(PREFIX, kept[1])
 end

@@ -1,7 +1,8 @@
 -- The ids of a shard that the archive lacks: a sorted set, by when a worker is to look at them next. `conv_…` is to be
 -- archived, `-conv_…` and `-run_…` are deleted here, and are to be forgotten there, since then. CONV `changes` is another
 -- text for each mark of a conversation, also of another one of its id, and after a failover: with it a worker says what it
--- has archived. CONV `archived` is the position of the log up to which that is.
+-- has archived. CONV `archived` is the position of the log up to which that is, and CONV `in_archive` is
+-- there once any of it was.
 -- needs: now, expire_conversation
 
 local function note_unarchived(prefix, id)
@@ -14,6 +15,12 @@ end
 local function hold(prefix, id)
   if redis.call('PTTL', prefix .. 'conv:' .. id) < 0 then return end
   expire_conversation(prefix, id, Setting.HISTORY_RETENTION)
+end
+
+-- The same of a run that has ended.
+local function hold_run(prefix, key, id)
+  redis.call('EXPIRE', key, Setting.HISTORY_RETENTION)
+  redis.call('ZADD', prefix .. 'ended', NOW + Setting.HISTORY_RETENTION * 1000, id)
 end
 
 local function note_deleted(prefix, id) redis.call('ZADD', prefix .. 'unarchived', NOW, '-' .. id) end

@@ -18,7 +18,7 @@ if kept[2] ~= args.changes then
   redis.call('ZADD', keys.unarchived, NOW, CONVERSATION)
   return reply.acknowledged()
 end
-redis.call('HSET', CONV, 'archived', args.position)
+redis.call('HSET', CONV, 'archived', args.position, 'in_archive', 1)
 redis.call('ZREM', keys.unarchived, CONVERSATION)
 if tonumber(kept[3] or 0) == 0 then expire_conversation(PREFIX, CONVERSATION, Setting.RETENTION) end
 return reply.acknowledged()

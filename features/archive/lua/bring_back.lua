@@ -16,7 +16,7 @@ end
 -- A log of which nothing is left is no key.
 if redis.call('EXISTS', keys.copied) == 1 then redis.call('RENAME', keys.copied, LOG) end
 for _, each in ipairs(args.stored_fields) do redis.call('HSET', CONV, each.name, each.value) end
-redis.call('HSET', CONV, 'archived', args.position)
+redis.call('HSET', CONV, 'archived', args.position, 'in_archive', 1)
 local times = redis.call('HMGET', CONV, 'created_at', 'updated_at')
 add_to_list('convs', times[1], CONVERSATION)
 add_to_list('convs:updated', times[2], CONVERSATION)

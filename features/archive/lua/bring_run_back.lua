@@ -1,10 +1,10 @@
 -- needs: conversation, erased, kept_as_long, unarchived
 if redis.call('EXISTS', keys.run) == 1 then return reply.brought_back() end
 if NOW > args.too_late then return reply.too_late() end
-local created = redis.call('HGET', CONV, 'created_at')
+local created, deleting = unpack(redis.call('HMGET', CONV, 'created_at', 'deleting'))
 -- Without its conversation it cannot be read, and one that began later is another one of that id.
 local another = not created or tonumber(created) > args.created_at
-if is_erased() or is_deleted(PREFIX, args.run_id) or is_deleted(PREFIX, CONVERSATION) or another then
+if is_erased() or is_deleted(PREFIX, args.run_id) or is_deleted(PREFIX, CONVERSATION) or deleting or another then
   return reply.stays_away()
 end
 for _, each in ipairs(args.stored_fields) do redis.call('HSET', keys.run, each.name, each.value) end

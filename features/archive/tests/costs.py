@@ -12,6 +12,7 @@ from features.archive.contract import (
     BringBack,
     BringRunBack,
     ExpectLog,
+    NoteOld,
     ReadResting,
     SettleDeletion,
     StoredField,
@@ -49,6 +50,10 @@ def _of_one(make: Callable[[str, int], Script[Any]]) -> Callable[[StoreDriver, i
 
 def _read(conversation: str, n: int) -> Script[Any]:
     return ReadResting(conversation=keys.conversation(conversation), log=keys.log(conversation), unarchived=_UNARCHIVED)
+
+
+def _old(conversation: str, n: int) -> Script[Any]:
+    return NoteOld(conversation=keys.conversation(conversation), log=keys.log(conversation))
 
 
 def _anew(conversation: str, n: int) -> Script[Any]:
@@ -129,6 +134,7 @@ SCRIPTS: Final = (
     Case("settle_deletion", "ids that are noted", _settle),
     Case("take_unarchived", "ids", _take, most=50),
     Case("read_resting", "fields of a conversation", _of_one(_read)),
+    Case("note_old", "fields of a conversation", _of_one(_old)),
     Case("archive_anew", "fields of a conversation", _of_one(_anew)),
     Case("acknowledge", "runs", _acknowledge),
     Case("expect_log", "fields of a conversation", _of_one(_expect)),

@@ -225,8 +225,9 @@ class Conversations:
                 break
         if place is not None:
             count_exceeded("count_looked")
-        more = 0 if remembered is None else remembered.conversations
-        return ConversationCount(count=count + more, complete=place is None and more < most_looked)
+        if remembered is None:
+            return ConversationCount(count=count, complete=place is None)
+        return ConversationCount(count=count + remembered.conversations, complete=place is None and remembered.complete)
 
     def _search(self, admitted: ConversationFilter, order: ConversationOrder) -> tuple[Search, Place | None]:
         """Return the search for a filter in that order, and the place before the first conversation that may fit."""

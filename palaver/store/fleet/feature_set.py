@@ -78,6 +78,17 @@ class FeatureSet:
             if kept.sees_runs:
                 raise ConfigurationError(sentence(name, kept))
 
+    async def require_all(self) -> None:
+        """Look, before all that there is of something is read or erased; keeps nothing.
+
+        Raises:
+            ConfigurationError: a feature of the installation that sees runs is not here: it may have things elsewhere.
+        """
+        here = switched_on()
+        for name, kept in (await self.kept()).items():
+            if kept.sees_runs and name not in here:
+                raise ConfigurationError(sentence(name, kept))
+
     async def watch(self) -> None:
         """Look each minute, for ever."""
         while True:

@@ -113,8 +113,10 @@ class Listing(Reading):
         ahead, runs, size = listed[: place[0] if place else None], list[Run](), 0
         while ahead:
             part = ahead[-_TOGETHER:]
-            await self._memories.bring_back(*part)
-            there = {run.id: (run, long) for run, long in await self.weighed(part) if admits(admitted, run)}
+            found = {run.id: (run, long) for run, long in await self.weighed(part)}
+            for run in await self._memories.read_runs([each for each in part if each not in found]):
+                found[run.id] = run, len(run.model_dump_json())
+            there = {run_id: each for run_id, each in found.items() if admits(admitted, each[0])}
             while part:
                 run_id = part.pop()
                 ahead.pop()

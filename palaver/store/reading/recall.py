@@ -39,6 +39,8 @@ class RememberedCount(NamedTuple):
     """A number of conversations that a memory has."""
 
     conversations: int
+    complete: bool
+    """All that it has were looked at."""
     mark: str
     """The field of the hash of those of them that the store has, too."""
 
@@ -75,8 +77,11 @@ class Remembering(Protocol):
         store, too, or not."""
 
     async def conversation_count(self, admitted: ConversationFilter, *, most: int) -> RememberedCount | None:
-        """Return the number of conversations within reach that fit, up to ``most``, be they in the store, too, or not;
-        None if what it remembers cannot fit."""
+        """Return the number of conversations within reach that fit, of the ``most`` newest, be they in the store, too,
+        or not; None if what it remembers cannot fit."""
+
+    async def read_runs(self, ids: Sequence[str]) -> Sequence[Run]:
+        """Return those of these runs that it has and the store does not. They do not come back."""
 
     async def prepare(self) -> None:
         """Load what the first recall needs."""
@@ -100,6 +105,10 @@ class Memories:
             known = [each for each in ids if is_id("run", each) or is_id("conv", each)]
             for each in await absent(self._ground.redis, known):
                 await self._recall(each)
+
+    async def read_runs(self, ids: Sequence[str]) -> Sequence[Run]:
+        """As `Remembering.read_runs`; none if nothing remembers any."""
+        return () if self._memory is None or not ids else await self._memory.read_runs(ids)
 
     async def beside(
         self,

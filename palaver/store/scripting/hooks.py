@@ -23,10 +23,12 @@ PLACES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "run_submitted": "A run is there: `args` are those of `Submit`. Reads fields of its tenant beside its caps: "
         "`caps('NAME')`. `show_to('FEATURE')` says that it is to see the run: others leave it alone (ADR 0138).",
+        "run_retried": "A run that had ended is tried again by this one: `earlier` is the key, and `args.retried_from` "
+        "the id of that one.",
         "run_ended": "A run has ended: `status`, `reason`, `failed`, `failure`, `class` of its error or false. Reads "
         "fields of the run.",
-        "ended_run_changed": "The use of a child is counted with a run that has ended; `conversation` is the key, and "
-        "`kept[1]` the id of the one that it is of.",
+        "ended_run_changed": "The use of a child is counted with a run that has ended: `run` is its key, and "
+        "`parent.run_id` its id; `conversation` is the key, and `kept[1]` the id of the one that it is of.",
         "run_deleted": "A run that had ended is gone, and what the log had of it.",
         "conversation_idle": "A conversation has no unfinished run: it may go after the retention. Its id is "
         "`CONVERSATION`, here and at the next places.",

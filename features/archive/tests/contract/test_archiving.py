@@ -16,6 +16,7 @@ from features.archive.tests.turns import RETENTION, evict, one_turn
 from palaver.config.settings import Settings
 from palaver.errors import UnknownConversation, UnknownRecord, UnknownRun
 from palaver.schemas.conversation import ConversationPatch, NewConversation
+from palaver.schemas.models import Retry
 from palaver.store import Store
 from palaver.store.reading.recall import Memories
 from palaver.store.redis import keys
@@ -31,7 +32,7 @@ async def snapshot(redis: Any, conversation: str, run: str) -> tuple[Any, ...]:
     """What the store has of a conversation and a run of it, byte for byte."""
     fields = await redis.hgetall(keys.conversation(conversation))
     return (
-        {name: value for name, value in fields.items() if name != b"archived"},
+        {name: value for name, value in fields.items() if name not in (b"archived", b"in_archive")},
         await redis.xrange(keys.log(conversation), "-", "+"),
         await redis.hgetall(keys.run(run)),
         [await redis.zscore(keys.conversations("00", index), conversation) for index in ("", ":updated")],
@@ -495,6 +496,26 @@ async def test_what_is_old_is_kept_no_longer_unless_the_store_has_it(
     await evict(redis, left, its)
     await evict(redis, new, last)
     keeping = Archiver(store.part(Backlog), database, 86_400.0)
-    assert [await keeping.forget_old() for _ in range(2)] == [1, 0]
+    assert await keeping.forget_old() == 1
+    assert await lacks(redis) == [f"-{left}"]
+    await keeping.look()
+    assert await keeping.forget_old() == 0
     assert [await database.record(each) is not None for each in (here, left, new)] == [True, False, True]
     assert await archiver.forget_old() == 0
+
+
+async def test_a_run_that_is_retried_stays_until_that_is_archived(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    first, lease = await driver.begin()
+    await driver.give_up(lease)
+    await archiver.look()
+    await redis.expire(keys.run(first), 5)
+    again = await store.control.retry(first, Retry())
+    assert await redis.ttl(keys.run(first)) > RETENTION
+    await driver.finish(await driver.claim(again.deliveries[0]))
+    await archiver.look()
+    assert await redis.ttl(keys.run(first)) <= RETENTION
+    archived = await database.run(first)
+    assert archived is not None
+    assert archived.fields["retried_as"] == again.run_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,9 +24,13 @@ from palaver.schemas.conversation import (
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Run
 from palaver.store import Store
+from palaver.store.reading import records
+from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
+from palaver.vocabulary.ids import new_run_id
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import AGENT, StoreDriver
+from tests.contract.test_agent_calls import Family
 from tests.postgres import PostgresServer, find_programs
 
 ACME: Final = "acme00"
@@ -228,7 +233,7 @@ async def test_what_the_store_has_is_looked_up_as_far_as_its_page_goes(
 
     async def counted(*values: Any) -> Any:
         rows = await find(*values)
-        found.append(len(rows))
+        found.append(len(rows.records))
         return rows
 
     monkeypatch.setattr(Database, "find_conversations", counted)
@@ -256,12 +261,74 @@ async def test_what_goes_on_is_listed_while_the_archive_is_away(
         await conversation_pages(store, {}, "-updated", 50)
 
 
-async def test_children_are_listed_that_are_in_the_archive(
+async def test_what_is_deleted_is_on_no_list_though_the_archive_has_it_yet(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    conversations, runs = [], []
+    for _ in range(2):
+        run, lease = await driver.begin()
+        await driver.finish(lease)
+        conversations.append(lease.conversation_id)
+        runs.append(run)
+    await archiver.look()
+    for conversation, run in zip(conversations, runs, strict=True):
+        await evict(redis, conversation, run)
+    await store.control.delete_conversation(conversations[0])
+    assert [run.id for run in await run_pages(store, {}, 50)] == runs[1:]
+    assert [each.id for each in await conversation_pages(store, {}, "created", 50)] == conversations[1:]
+    await archiver.look()
+    assert [each.id for each in await conversation_pages(store, {}, "created", 50)] == conversations[1:]
+
+
+async def test_times_count_wherever_they_are_from(
     driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
 ) -> None:
     run, lease = await driver.begin()
     await driver.finish(lease)
     await archiver.look()
     await evict(redis, lease.conversation_id, run)
-    assert await run_pages(store, {"parent": run}, 50) == []
-    assert (await store.runs.get(run)).id == run
+    before = datetime.now(timezone(timedelta(hours=5))) - timedelta(minutes=1)
+    assert [each.id for each in await run_pages(store, {"created_after": before}, 50)] == [run]
+    after = datetime.now(timezone(timedelta(hours=-5))) + timedelta(minutes=1)
+    assert [each.id for each in await run_pages(store, {"created_before": after}, 50)] == [run]
+    assert (await store.runs.counts(after=before))[RunStatus.COMPLETED] == 1
+    assert len(await conversation_pages(store, {"updated_after": before}, "created", 50)) == 1
+
+
+@pytest.mark.parametrize("at", [10**15, -(10**15), 2**62])
+async def test_a_cursor_that_no_list_gave_is_refused(store: Store, at: int) -> None:
+    with pytest.raises(ValueError, match="is no time"):
+        await store.runs.list({}, limit=1, cursor=records.cursor((at, new_run_id("00"))))
+
+
+async def test_few_that_fit_are_found_a_part_at_a_time(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No statement looks at more rows than it may."""
+    for place in range(12):
+        begun, _ = await store.conversations.begin(NewConversation(tags=("odd",) if place in (1, 7) else ()))
+        while await archiver.look():
+            pass
+        await evict(redis, begun.id)
+    monkeypatch.setattr("features.archive.searching._LOOKED", 3)
+    for order in ORDERS:
+        assert len(await conversation_pages(store, {"tag": "odd"}, order, 50)) == 2
+        assert len(await conversation_pages(store, {}, order, 2)) == 12
+    assert (await store.conversations.count({"tag": "odd"}, most_looked=1000)).count == 2
+    assert not (await store.conversations.count({"tag": "odd"}, most_looked=5)).complete
+
+
+async def test_children_are_listed_that_are_in_the_archive_and_stay_there(
+    store: Store, redis: Any, archiver: Archiver
+) -> None:
+    driver = Family(store, redis)
+    parent, (its,) = await driver.waiting()
+    (woken,) = await driver.follow([await driver.end(its)])
+    (following,) = (await driver.reply(woken)).deliveries
+    lease = await driver.claim(following)
+    await driver.finish(lease)
+    await archiver.look()
+    await evict(redis, lease.conversation_id, parent)
+    await evict(redis, its.conversation_id, its.run_id)
+    assert [run.id for run in await run_pages(store, {"parent": parent}, 50)] == [its.run_id]
+    assert not await redis.exists(keys.run(its.run_id), keys.conversation(its.conversation_id))

@@ -431,7 +431,17 @@ async def test_what_is_old_is_found_by_the_clock_of_the_database(database: Datab
     old, new = conversation_id("old"), conversation_id("new")
     now = int(time.time() * 1000)
     await database.write([conversation(old, updated_at="1000"), conversation(new, updated_at=str(now - 90_000_000))])
-    assert await database.older_than(86_400 * 365, 10) == [old]
-    assert await database.older_than(86_400, 10) == [old, new]
-    assert await database.older_than(86_400, 1) == [old]
-    assert await database.older_than(86_400 * 2, 10) == [old]
+    places = [(1000, old), (now - 90_000_000, new)]
+    assert await database.older_than(86_400 * 365, 10) == places[:1]
+    assert await database.older_than(86_400, 10) == places
+    assert await database.older_than(86_400, 1) == places[:1]
+    assert await database.older_than(86_400, 1, places[0]) == places[1:]
+    assert await database.older_than(86_400 * 2, 10) == places[:1]
+
+
+async def test_a_deletion_is_of_what_began_before_it(database: Database) -> None:
+    await database.write([conversation(ONE, created_at="5000")])
+    await database.forget_conversations([ONE], deleted_at={ONE: 5000})
+    assert await database.record(ONE) is not None
+    await database.forget_conversations([ONE], deleted_at={ONE: 5001})
+    assert await database.record(ONE) is None

@@ -23,6 +23,12 @@ def test_the_environment_says_what_there_is(tmp_path: Path, said: str, value: st
     assert variables_of_up(tmp_path, {said: value}) == {}
 
 
+@pytest.mark.parametrize("name", ["PALAVER_REDIS_URL", "PALAVER_REDIS_URL_FILE"])
+def test_the_history_of_another_redis_stays_out_of_it(tmp_path: Path, name: str) -> None:
+    assert variables_of_up(tmp_path, {name: "redis://shared/0"}) == {}
+    assert variables_of_up(tmp_path, {name: ""}) != {}
+
+
 def test_without_the_extra_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("features.archive.opening.find_spec", lambda name: None if name == "aiosqlite" else name)
     assert variables_of_up(tmp_path, {}) == {}

@@ -49,7 +49,10 @@ local function create(kept, unfinished, agent, max_steps, names, agent_by)
     local earlier, forks = PREFIX .. 'run:' .. args.retried_from, args.kind == SubmitKind.FORK
     local said = args.input_preview or redis.call('HGET', earlier, 'input_preview') or ''
     redis.call('HSET', RUN, 'retried_from', args.retried_from, 'input_preview', said)
-    if not forks and redis.call('EXISTS', earlier) == 1 then redis.call('HSET', earlier, 'retried_as', ID) end
+    if not forks and redis.call('EXISTS', earlier) == 1 then
+      redis.call('HSET', earlier, 'retried_as', ID)
+      -- hook: run_retried
+    end
   end
   if args.parent then attach_child() end
   -- hook: run_submitted
