@@ -72,6 +72,8 @@ async def forget_conversations(
     deleted_at: Mapping[str, int] | None,
 ) -> None:
     """Delete conversations, with their runs and entries. Raises as `write`."""
+    if not ids:
+        return
     # Which nothing is written beside.
     await _note_deletion(connection)
     if since is not None:
@@ -82,7 +84,7 @@ async def forget_conversations(
             raise ArchiveOvertaken(changed)
     if deleted_at is None:
         await connection.execute(delete(CONVERSATIONS).where(CONVERSATIONS.c.id.in_(sorted(set(ids)))))
-    elif ids:
+    else:
         times = [{"of": each, "deleted_at": moment_of(deleted_at[each])} for each in sorted(set(ids))]
         await connection.execute(_DELETED, times)
 
