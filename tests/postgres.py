@@ -8,9 +8,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
+
+import pytest
 
 from features.stack.child import ChildCommand
 from features.stack.ports import HOST, free_port
@@ -159,3 +162,12 @@ class PostgresServer:
     def _run(self, *command: str) -> None:
         done = subprocess.run((*self._as_user, *command), cwd=self.folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """A server; without its programs the test is skipped, and the summary says so."""
+    if find_programs() is None:
+        pytest.skip("POSTGRESQL IS NOT TESTED: its programs are not there; apt-get install postgresql")
+    with PostgresServer() as server:
+        yield server

@@ -147,7 +147,7 @@ class ArchiveMemory:
                 with _known_later():
                     found = await find(page.behind, _TOGETHER)
             for each in await self._away(found.records):
-                record = {name.encode(): value.encode(errors="replace") for name, value in each.fields.items()}
+                record = _hash(each)
                 try:
                     one = made(record)
                 except CorruptRecord:
@@ -186,12 +186,10 @@ class ArchiveMemory:
         """As `palaver.store.reading.recall.Remembering.read_runs`."""
         with _known_later():
             found = await self._database.runs(ids)
-        records_ = [FoundRecord(run.id, (0, run.id), run.fields) for run in found]
         runs = list[Run]()
-        for each in await self._away(records_):
+        for each in await self._away([FoundRecord(run.id, (0, run.id), run.fields) for run in found]):
             with suppress(CorruptRecord):
-                fields = {name.encode(): value.encode(errors="replace") for name, value in each.fields.items()}
-                runs.append(records.run(fields))
+                runs.append(records.run(_hash(each)))
         return runs
 
     async def _recall(self, conversation_id: str, run_id: str | None) -> bool:
@@ -273,6 +271,11 @@ def _known_later() -> Iterator[None]:
         yield
     except ConfigurationError as error:
         raise ArchiveAway(str(error)) from None
+
+
+def _hash(found: FoundRecord) -> Fields:
+    """Return the hash of a record, as Redis had it."""
+    return {name.encode(): value.encode(errors="replace") for name, value in found.fields.items()}
 
 
 def _goes_on(admitted: ConversationFilter) -> bool:

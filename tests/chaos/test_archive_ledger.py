@@ -15,7 +15,7 @@ import pytest
 
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
-from tests.postgres import PostgresServer, find_programs
+from tests.postgres import PostgresServer, running_postgres
 from tests.process.cluster import Cluster
 from tests.process.deeds import PNG
 from tests.process.inputs import decision
@@ -191,9 +191,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
 
 @pytest.fixture
 def postgres() -> Iterator[PostgresServer]:
-    if find_programs() is None:
-        pytest.skip("POSTGRESQL IS NOT TESTED: its programs are not there; apt-get install postgresql")
-    with PostgresServer() as server:
+    with running_postgres() as server:
         yield server
 
 

@@ -20,7 +20,7 @@ from redis import Redis
 from features.stack.ports import Ports
 from palaver.store.redis import keys
 from palaver.vocabulary.ids import uuid_of
-from tests.postgres import PostgresServer, find_programs
+from tests.postgres import PostgresServer, running_postgres
 from tests.process.cluster import Cluster
 from tests.process.talkers import TALKERS
 from tests.process.talking import Talker
@@ -139,9 +139,7 @@ def test_openhands_has_its_events_after_they_have_left(archived: Cluster) -> Non
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    if find_programs() is None:
-        pytest.skip("POSTGRESQL IS NOT TESTED: its programs are not there; apt-get install postgresql")
-    with PostgresServer() as server:
+    with running_postgres() as server:
         yield server
 
 

@@ -31,7 +31,7 @@ from palaver.vocabulary.ids import new_run_id
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import AGENT, StoreDriver
 from tests.contract.test_agent_calls import Family
-from tests.postgres import PostgresServer, find_programs
+from tests.postgres import PostgresServer, running_postgres
 
 ACME: Final = "acme00"
 ORDERS: Final[tuple[ConversationOrder, ...]] = ("-updated", "updated", "-created", "created")
@@ -79,9 +79,7 @@ TITLES: Final = ("In der Straße", "100%_ sure", "else", None)
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    if find_programs() is None:
-        pytest.skip("POSTGRESQL IS NOT TESTED: its programs are not there; apt-get install postgresql")
-    with PostgresServer() as server:
+    with running_postgres() as server:
         yield server
 
 

@@ -29,7 +29,7 @@ from features.archive.schema import newest
 from features.archive.tables import METADATA, SCHEMA
 from features.archive.tests.conversations import conversation, conversation_id, run_of, said, with_a_call
 from palaver.errors import ConfigurationError
-from tests.postgres import PostgresServer, find_programs
+from tests.postgres import PostgresServer, running_postgres
 
 ACME: Final = "acme00"
 ONE, TWO, OURS = conversation_id("one"), conversation_id("two"), conversation_id("one", ACME)
@@ -38,9 +38,7 @@ ODD: Final = 'ü\n\t"\\ \u2028 \U0001f600 NUL \0 half \ud83d'
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    if find_programs() is None:
-        pytest.skip("POSTGRESQL IS NOT TESTED: its programs are not there; apt-get install postgresql")
-    with PostgresServer() as server:
+    with running_postgres() as server:
         yield server
 
 

@@ -12,7 +12,7 @@ from features.archive.database import Database
 from features.archive.tables import SCHEMA
 from features.archive.tests.conversations import conversation, conversation_id, run_of, said, with_a_call
 from tests.pages import ROOT
-from tests.postgres import PostgresServer, find_programs
+from tests.postgres import PostgresServer, running_postgres
 
 pytestmark = pytest.mark.process
 PAGE = (ROOT / "docs" / "reference" / "archive.md").read_text()
@@ -21,9 +21,7 @@ QUESTIONS = re.findall(r"^-- (\d+\..*?)\n(.*?;)$", PAGE, re.MULTILINE | re.DOTAL
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    if find_programs() is None:
-        pytest.skip("POSTGRESQL IS NOT TESTED: its programs are not there; apt-get install postgresql")
-    with PostgresServer() as server:
+    with running_postgres() as server:
         yield server
 
 
