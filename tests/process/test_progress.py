@@ -43,13 +43,13 @@ def moves(file: Path) -> None:
     eventually(lambda: file.stat().st_mtime_ns > before, why="no progress")
 
 
-@pytest.mark.parametrize("role", ["worker", "tools"])
+@pytest.mark.parametrize(("role", "options"), [("worker", ()), ("tools", ()), ("worker", ("-Q", "model,tools"))])
 def test_progress_is_told_from_when_it_is_ready(
-    cluster: Cluster, role: str, tmp_path: Path, file: Path, systemd: socket.socket
+    cluster: Cluster, role: str, options: tuple[str, ...], tmp_path: Path, file: Path, systemd: socket.socket
 ) -> None:
     file.touch()
     environment = {"PALAVER_PROGRESS_FILE": str(file), "NOTIFY_SOCKET": str(tmp_path / "notify")}
-    with one_more(cluster, role, app=APP, HANG=str(tmp_path / "never"), **environment):
+    with one_more(cluster, role, app=APP, options=options, HANG=str(tmp_path / "never"), **environment):
         eventually(file.exists, why="no progress")
         moves(file)
         assert systemd.recv(100) == b"READY=1\nWATCHDOG=1"

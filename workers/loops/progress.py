@@ -44,7 +44,9 @@ class Progress(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is unty
         self._timer: Any = None
         self._turned: float | None = None
         """The time at which the consumer's thread last went round; None while there is no connection."""
-        self._thread = threading.Thread(target=self._tell_for_ever, args=(consumer,), name="progress", daemon=True)
+        # Now: where tools run on the loop, they must not see what it reads of the environment, and nothing else does.
+        look = Look(consumer) if self.include_if(consumer) else None
+        self._thread = threading.Thread(target=self._tell_for_ever, args=(consumer, look), name="progress", daemon=True)
         if self._file is not None:
             # An earlier process may have left it.
             self._file.unlink(missing_ok=True)
@@ -69,8 +71,7 @@ class Progress(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is unty
     def _turn(self) -> None:
         self._turned = monotonic()
 
-    def _tell_for_ever(self, consumer: Any) -> None:
-        look = Look(consumer)
+    def _tell_for_ever(self, consumer: Any, look: Look) -> None:
         taking = Taking(look.waiting, _UNTAKEN)
         while True:
             turned = self._turned
