@@ -20,6 +20,7 @@ from bench import (
     lists,
     masters,
     million,
+    one_machine,
     pauses,
     protocols,
     recovery,
@@ -101,6 +102,7 @@ PARTS: Final[dict[str, Part]] = {
     "sizing": lambda quick: sizing.measure(scale=1 if quick else 4, in_flight=200 if quick else 1000),
     "cost": lambda quick: cost.measure(rounds=2 if quick else 6),
     "idle": lambda quick: idle.measure(),
+    "serve": lambda quick: one_machine.measure(rounds=1 if quick else 5),
     "start": lambda quick: start.measure(rounds=1 if quick else 5),
     "recovery": lambda quick: recovery.measure(
         kills=1 if quick else 5,
