@@ -39,6 +39,15 @@ class OperationGroup(NamedTuple):
     """The group of the core that it stands behind; None: in front of the last, which is about the server."""
 
 
+class Beside(NamedTuple):
+    """Something that a feature has beside the processes of one machine."""
+
+    variables: Mapping[str, str]
+    """Variables for these."""
+    line: str
+    """A line for who runs them: what it is, and what to set for another one."""
+
+
 class NamedRow(Protocol):
     """A row of a table of the core."""
 
@@ -112,9 +121,9 @@ class Feature:
     """Its rows among `palaver.telemetry.metrics.all_metrics`, by the metric of the core that each stands behind."""
     problems: str | None = None
     """The codes of problems that the API answers with for it, each a `palaver.errors.problem_codes.ProblemCode`."""
-    beside_up: str | None = None
-    """A function of the data directory and the environment of ``palaver up`` that returns variables for its
-    processes."""
+    beside: str | None = None
+    """A function of the data directory and the environment of ``palaver up`` or ``palaver serve`` that returns a
+    `Beside`."""
     commands: str | None = None
     """A tuple of `Command`, `CommandGroup` and `Program` of `palaver.cli.commands`. Imported for the help, and when a
     command is asked for that the core does not have."""

@@ -25,7 +25,7 @@ FEATURE: Final = Feature(
     loops="opening:loops",
     recall="opening:memory_of",
     checks="opening:findings_of",
-    beside_up="opening:variables_of_up",
+    beside="opening:beside",
     commands="commands:COMMANDS",
     metrics="metrics:METRICS",
 )

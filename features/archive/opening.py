@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from palaver.config.settings import Settings
+from palaver.feature import Beside
 from palaver.store.reading.recall import Remembering
 from palaver.store.server.findings import Finding
 from palaver.store.sides import Ground
@@ -16,6 +17,8 @@ from .terms import archive_keep, archive_url
 
 if TYPE_CHECKING:
     from palaver.store import Store
+
+_SAID: Final = ("PALAVER_ARCHIVE_URL", "PALAVER_ARCHIVE_URL_FILE")
 
 
 def require(settings: Settings) -> None:
@@ -53,14 +56,22 @@ def memory_of(ground: Ground) -> Remembering | None:
     return ArchiveMemory(ground, url)
 
 
-def variables_of_up(data_dir: Path, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variable for an archive in the data directory; nothing where the environment says what there is, be it
-    none, the Redis is another installation's, or the extra is not installed."""
-    said = "PALAVER_ARCHIVE_URL" in environment or "PALAVER_ARCHIVE_URL_FILE" in environment
-    shared = environment.get("PALAVER_REDIS_URL") or environment.get("PALAVER_REDIS_URL_FILE")
-    if said or shared or not all(map(find_spec, ("sqlalchemy", "alembic", "aiosqlite"))):
-        return {}
-    return {"PALAVER_ARCHIVE_URL": f"sqlite:///{data_dir}/archive.db"}
+def beside(data_dir: Path, environment: Mapping[str, str]) -> Beside:
+    """Return an archive in the data directory; the one that the environment says, be it none; or none where the Redis
+    is another installation's, or the extra is not installed."""
+    if (said := [environment[name] for name in _SAID if name in environment]) and any(said):
+        return Beside({}, "archive   the one of PALAVER_ARCHIVE_URL")
+    none = "archive   none, and what has ended is gone after PALAVER_RETENTION (a week)"
+    if said:
+        return Beside({}, none)
+    if not all(map(find_spec, ("sqlalchemy", "alembic", "aiosqlite"))):
+        return Beside({}, f"{none}; pip install 'palaver[archive]' has one here")
+    here, elsewhere = f"sqlite:///{data_dir}/archive.db", "postgresql://USER:PASSWORD@HOST/NAME"
+    if environment.get("PALAVER_REDIS_URL") or environment.get("PALAVER_REDIS_URL_FILE"):
+        line = f"{none}: others may use that Redis. PALAVER_ARCHIVE_URL={here} has one here, {elsewhere} one for all"
+        return Beside({}, line)
+    line = f"archive   {data_dir}/archive.db; PALAVER_ARCHIVE_URL={elsewhere} has one for several machines"
+    return Beside({"PALAVER_ARCHIVE_URL": here}, line)
 
 
 def findings_of(settings: Settings) -> Sequence[Finding]:

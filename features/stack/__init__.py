@@ -1,4 +1,4 @@
-"""The whole of Palaver on one machine, for `palaver up`, demos and tests."""
+"""The whole of Palaver on one machine, for `palaver serve`, `palaver up`, demos and tests."""
 
 from __future__ import annotations
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Protocol
 
+from palaver.config.exits import EX_CONFIG
 from palaver.processes.process_tree import below, stopped
 
-from .errors import StackError
+from .child_output import ChildOutput, LogFile
+from .errors import StackError, WrongSetting
 
 # Sent to one process these would leave its own children working, or orphaned until they notice.
 _EXEC_DYING_WITH_PARENT: Final = """\
@@ -46,7 +48,8 @@ class Spawned(Protocol):
 class ChildCommand:
     """A command that is started, watched, signalled and stopped; `ready` says whether it does its work yet.
 
-    Messages call it `name`. The log stays over restarts of the same child.
+    Messages call it `name`. It writes into the log, which stays over restarts of the same child, or else to `output`.
+    `progress` is a file that it touches while it makes progress, if it has one.
     """
 
     def __init__(
@@ -57,16 +60,18 @@ class ChildCommand:
         environment: Mapping[str, str],
         log_path: Path,
         ready: Callable[[ChildCommand], bool],
+        output: ChildOutput | None = None,
+        progress: Path | None = None,
     ) -> None:
         self.name = name
         self.log_path = log_path
+        self.progress = progress
         self._command = command
         self._environment = environment
         self._ready = ready
         self._process: Spawned | None = None
         self._group_may_live = False
-        self._log_offset = 0
-        log_path.unlink(missing_ok=True)
+        self._output = output or LogFile(log_path)
 
     @property
     def pid(self) -> int:
@@ -96,6 +101,14 @@ class ChildCommand:
         return self._ready(self)
 
     @property
+    def progressed_at(self) -> float | None:
+        """The time at which it last made progress, in seconds since the epoch; None if that is not known."""
+        try:
+            return self.progress.stat().st_mtime if self.progress else None
+        except FileNotFoundError:
+            return None
+
+    @property
     def exit_code(self) -> int | None:
         """The exit code of the last start, negative for a signal; None while it runs."""
         return self._process.poll() if self._process is not None else None
@@ -103,14 +116,11 @@ class ChildCommand:
     @property
     def output(self) -> str:
         """The output of the last start so far."""
-        with self.log_path.open("rb") as log:
-            log.seek(self._log_offset)
-            return log.read().decode(errors="replace")
+        return self._output.text
 
     def start(self) -> None:
         """Start the command where this process is; does not wait for anything."""
-        with self.log_path.open("ab") as log:
-            self._log_offset = log.tell()
+        with self._output.opened() as log:
             self._process = self._spawn(log)
             self._group_may_live = True
 
@@ -127,12 +137,15 @@ class ChildCommand:
         )
 
     def wait_until_ready(self, give_up_at: float) -> None:
-        """Return once it is ready. Raises StackError if it exits or `give_up_at` (monotonic) comes first."""
+        """Return once it is ready. Raises StackError if it exits or `give_up_at` (monotonic) comes first, WrongSetting
+        if it exits for a setting."""
         while not self._ready(self):
             if not self.running:
-                raise StackError(f"{self.name} exited with {self.exit_code}{self._log_tail()}")
+                self._output.finish()
+                kind = WrongSetting if self.exit_code == EX_CONFIG else StackError
+                raise kind(f"{self.name} exited with {self.exit_code}{self._output.end}")
             if time.monotonic() >= give_up_at:
-                raise StackError(f"{self.name} was not ready in time{self._log_tail()}")
+                raise StackError(f"{self.name} was not ready in time{self._output.end}")
             time.sleep(0.05)
 
     def kill(self, signum: int) -> None:
@@ -171,6 +184,7 @@ class ChildCommand:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, give_up_at - time.monotonic()))
         self.kill(signal.SIGKILL)
+        self._output.finish()
 
     def _end_group(self) -> None:
         # Once only, right after the end: later the number may belong to another program's group.
@@ -178,10 +192,6 @@ class ChildCommand:
             self._group_may_live = False
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
-
-    def _log_tail(self) -> str:
-        lines = self.output.splitlines()[-25:]
-        return "; the end of its log, " + str(self.log_path) + ":\n" + "\n".join(f"    {line}" for line in lines)
 
 
 def dying_with_parent(command: Sequence[str]) -> list[str]:

@@ -56,6 +56,12 @@ class Ports:
             )
 
 
+def asked_at(host: str) -> str:
+    """The address, for a URL, at which this machine asks a server that listens at ``host``."""
+    reached = {"": HOST, "0.0.0.0": HOST, "::": "::1"}.get(host, host)
+    return f"[{reached}]" if ":" in reached else reached
+
+
 def port_is_free(port: int) -> bool:
     """Tell whether a server could listen on `port` of the loopback address now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

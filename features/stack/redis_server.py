@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Self
 
 from .child import dying_with_parent
+from .child_output import ChildOutput
 from .ports import HOST, free_port, port_is_free
 
 VARIABLE = "PALAVER_TEST_REDIS_SERVER"
@@ -77,7 +78,8 @@ class RedisServer:
     `port`: a free one unless given; kept over restarts. `data_dir`: a temporary one, removed by `close()`,
     unless given. `deadline`: seconds that starting, loading the data included, and stopping may take. `options`: of
     its configuration, by name; they override what an `include` has. `login`: a user and its password, where the default
-    user may not log in. `program`: the server; unless given, what `find_server` finds.
+    user may not log in. `program`: the server; unless given, what `find_server` finds. `output`: where its log goes, in
+    the place of a file.
     """
 
     def __init__(
@@ -89,8 +91,10 @@ class RedisServer:
         options: Mapping[str, str] | None = None,
         login: tuple[str, str] | None = None,
         program: Path | None = None,
+        output: ChildOutput | None = None,
     ) -> None:
         self._options = dict(options or {})
+        self._output = output
         self._login = login
         self._program = program
         self._port = port
@@ -228,7 +232,7 @@ class RedisServer:
             "bind": HOST,
             "port": str(port),
             "dir": str(self.data_dir),
-            "logfile": str(self.log_path),
+            "logfile": "" if self._output else str(self.log_path),
             "appendonly": "yes",
             "appendfsync": "everysec",
             "save": "",
@@ -238,7 +242,7 @@ class RedisServer:
         # What a file says is overridden by what stands behind it.
         ordered = sorted(options.items(), key=lambda option: option[0] != "include")
         arguments = [part for name, value in ordered for part in (f"--{name}", value)]
-        with self.log_path.open("ab") as log:
+        with self._output.opened() if self._output else self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 dying_with_parent([str(program), *arguments]),
                 stdin=subprocess.DEVNULL,
@@ -266,7 +270,10 @@ class RedisServer:
         raise RedisServerError(f"the server did not answer within {self._deadline:g} s:\n{self._log_tail()}")
 
     def _log_tail(self) -> str:
-        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-20:])
+        if self._output is not None:
+            self._output.finish()
+        written = self._output.text if self._output else self.log_path.read_text(errors="replace")
+        return "\n".join(written.splitlines()[-20:])
 
 
 def _answers(port: int, pid: int, login: tuple[str, str] | None) -> bool:

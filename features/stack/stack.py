@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from signal import SIGKILL
 from types import TracebackType
-from typing import IO, Self
-
-from palaver.config.secret_files import secret_of
-from palaver.feature import features
+from typing import Final, Self
 
 from .child import ChildCommand
+from .child_output import ChildOutput
+from .data_dir import DataDir
 from .errors import StackError
 from .plan import COMMANDS, Plan
-from .ports import HOST, Ports
+from .ports import HOST, Ports, asked_at
 from .redis_server import RedisServer, RedisServerError
 from .supervision import Process
+from .surroundings import Surroundings
+
+_REDIS_FILE: Final = "redis/palaver.conf"
+_URL_FILE: Final = "redis-url"
 
 
 class Stack:
@@ -29,14 +32,16 @@ class Stack:
             stack.kill("worker")
             stack.start("worker")
 
-    `ports`: free ones unless given. `processes`: how many of a kind to run; 1 unless given, 0 leaves it out.
-    `commands`: by kind, in place of those of the roles; `fake_provider`: that of `fake`, in place of the
-    feature's, which takes a host and a port. `redis_url`: a server to use instead of the embedded one.
-    `environment`: added to this process's own; a PALAVER_PROVIDERS in it replaces the provider `fake`.
-    `environments`: more, for single kinds. `redis_options`: of the embedded server's configuration; `redis_login`: the
-    user and the password of this stack itself, where the server wants a login. `deadline`, `grace`: seconds until
-    everything must be ready, and that stopping may take before what is left is killed. `report`
-    is told of each process.
+    `ports`: free ones unless given. `host`: the address of the API. `processes`: how many of a kind to run; 1 unless
+    given, 0 leaves it out, and `fake_provider` is a kind, too. `commands`: by kind, in place of those of the roles;
+    `fake_provider`: that of `fake`, in place of the feature's, which takes a host and a port. `redis_url`: a server to
+    use instead of the embedded one. `environment`: added to this process's own; a PALAVER_PROVIDERS in it replaces the
+    provider `fake`. `environments`: more, for single kinds. `redis_options`: of the embedded server's configuration;
+    `redis_login`: the user and the password of this stack itself, where the server wants a login. `redis_config`: lines
+    of a file for the embedded server, which then has a new password at each start; its address is in `redis-url` of the
+    data directory. `output`: says where a process by its name writes, in place of logs in the data directory.
+    `progress`: whether workers report it, for `Stalls`. `deadline`, `grace`: seconds until everything must be ready,
+    and that stopping may take before what is left is killed. `report` is told of each process.
 
     Start it from a thread that outlives it: on Linux the processes end with the thread that started them.
     """
@@ -52,56 +57,62 @@ class Stack:
         environments: Mapping[str, Mapping[str, str]] | None = None,
         redis_options: Mapping[str, str] | None = None,
         redis_login: tuple[str, str] | None = None,
+        redis_config: Sequence[str] = (),
         redis_url: str | None = None,
+        host: str = HOST,
+        output: Callable[[str], ChildOutput] | None = None,
+        progress: bool = False,
         fake_provider: Sequence[str] | None = None,
         deadline: float = 60.0,
         grace: float = 20.0,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.data_dir = data_dir.resolve()
+        self._folder = DataDir(data_dir)
+        self.data_dir = self._folder.path
         self.ports = ports or Ports.free()
         self._plan = Plan(
-            self.data_dir, self.ports, commands, dict(environment or {}), environments or {}, fake_provider
+            self.data_dir,
+            self.ports,
+            commands,
+            dict(environment or {}),
+            environments or {},
+            fake_provider=fake_provider,
+            host=host,
+            output=output,
+            progress=progress,
         )
-        self._counts = dict.fromkeys(commands, 1) | dict(processes or {})
-        if unknown := self._counts.keys() - commands.keys():
+        self._counts = dict.fromkeys(("fake_provider", *commands), 1) | dict(processes or {})
+        if unknown := self._counts.keys() - commands.keys() - {"fake_provider"}:
             raise StackError(f"there is no command for {', '.join(sorted(unknown))}")
+        self._redis_config = redis_config
+        self._password = secrets.token_hex(32)
+        if redis_config:
+            redis_login = ("default", self._password)
+            redis_options = {**(redis_options or {}), "include": str(self.data_dir / _REDIS_FILE)}
         self._redis = RedisServer(
             port=self.ports.redis,
             data_dir=self.data_dir / "redis",
             deadline=deadline,
             options=redis_options,
             login=redis_login,
+            output=output and output("redis"),
         )
         self._external_redis_url = redis_url
         self._deadline = deadline
         self._grace = grace
         self._report = report
         self._children: dict[str, list[ChildCommand]] = {}
-        self._lock: IO[str] | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], report: Callable[[str], None]) -> Stack:
-        """The stack that PALAVER_DATA_DIR, PALAVER_REDIS_URL, PALAVER_PROVIDERS and the ports ask for.
-
-        Raises SystemExit, with a sentence, for a port that is none, and ConfigurationError if the file that has the
-        address of the Redis cannot be read.
-        """
-        providers = environment.get("PALAVER_PROVIDERS")
-        data_dir = Path(environment.get("PALAVER_DATA_DIR") or ".palaver").resolve()
-        brought: dict[str, str] = {}
-        for feature in features().values():
-            if feature.beside_up:
-                brought |= feature.load(feature.beside_up)(data_dir, environment)
+        """The stack that PALAVER_DATA_DIR, PALAVER_REDIS_URL, PALAVER_PROVIDERS and the ports ask for. Raises as
+        `Surroundings.of`."""
+        here = Surroundings.of(environment)
         return cls(
-            data_dir,
-            ports=Ports.from_environment(environment),
-            environment={
-                "PALAVER_CONSOLE": environment.get("PALAVER_CONSOLE") or "true",
-                **({"PALAVER_PROVIDERS": str(Path(providers).resolve())} if providers else {}),
-                **brought,
-            },
-            redis_url=secret_of("PALAVER_REDIS_URL", environment),
+            here.data_dir,
+            ports=here.ports,
+            environment={"PALAVER_CONSOLE": environment.get("PALAVER_CONSOLE") or "true", **here.variables},
+            redis_url=here.redis_url,
             report=report,
         )
 
@@ -116,8 +127,8 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """The API."""
-        return f"http://{HOST}:{self.ports.api}"
+        """The API, as this machine asks it."""
+        return f"http://{asked_at(self._plan.host)}:{self.ports.api}"
 
     @property
     def flower_url(self) -> str:
@@ -138,7 +149,12 @@ class Stack:
     def processes(self) -> dict[str, Process]:
         """Every process the stack has started, running or not, by a name that counts: `worker-2`."""
         embedded: dict[str, Process] = {} if self._external_redis_url else {"redis": self._redis}
-        return embedded | {child.name: child for group in self._children.values() for child in group}
+        return embedded | {child.name: child for child in self.children}
+
+    @property
+    def children(self) -> list[ChildCommand]:
+        """All of these but its Redis, in the order in which they were first started, kind by kind."""
+        return [child for group in self._children.values() for child in group]
 
     def up(self) -> None:
         """Start everything and return when all of it is ready.
@@ -150,12 +166,14 @@ class Stack:
             self._take_data_dir()
             give_up_at = time.monotonic() + self._deadline
             names = [name for name in self._counts for _ in range(self._counts[name])]
-            first = ["fake_provider"] if self._external_redis_url else ["redis", "fake_provider"]
-            for name in first + names:
+            first = [] if self._external_redis_url else ["redis"]
+            first += [name for name in names if name == "fake_provider"]
+            rest = [name for name in names if name != "fake_provider"]
+            for name in first + rest:
                 self.ports.require(name)
             for name in first:
                 self.start(name)
-            for child in [self._launch(name) for name in names]:
+            for child in [self._launch(name) for name in rest]:
                 self._wait(child, give_up_at)
         except BaseException:
             self.stop()
@@ -207,8 +225,7 @@ class Stack:
     def stop(self) -> None:
         """End everything, last started first: SIGTERM, then SIGKILL after the grace. Redis goes last."""
         give_up_at = time.monotonic() + self._grace
-        started = [child for group in self._children.values() for child in group]
-        clients = [child for child in reversed(started) if child.name != "fake_provider-1"]
+        clients = [child for child in reversed(self.children) if child.name != "fake_provider-1"]
         for group in (clients, self._children.get("fake_provider", [])):
             for child in group:
                 child.terminate()
@@ -216,9 +233,7 @@ class Stack:
                 child.reap(give_up_at)
         self._redis.stop()
         self._children.clear()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._folder.release()
 
     def _launch(self, name: str) -> ChildCommand:
         places = self._children.setdefault(name, [])
@@ -235,13 +250,8 @@ class Stack:
         self._report(f"{child.name} is ready (process {child.pid})")
 
     def _take_data_dir(self) -> None:
-        (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
-        # Conversations and logs: only for the user who started it, also where an older version made the folder.
-        self.data_dir.chmod(0o700)
-        self._lock = (self.data_dir / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StackError(
-                f"another stack runs in {self.data_dir}: stop it, or set PALAVER_DATA_DIR to another place"
-            ) from error
+        self._folder.take()
+        if self._redis_config and not self._external_redis_url:
+            # Not before: it is the password of the one that runs here.
+            self._folder.write(_REDIS_FILE, *self._redis_config, f"requirepass {self._password}")
+            self._folder.write(_URL_FILE, self.redis_url)

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-import time
 from collections.abc import Mapping
-from pathlib import Path
-from types import FrameType
-from typing import Final, NoReturn
+from typing import Final
 
 from palaver.config.exits import refusing, written_out
-from palaver.config.roles import wait_for_redis
 from palaver.config.secret_files import secret_of
-from palaver.errors import ConfigurationError
 
-from .errors import StackError
 from .ports import Ports
+from .provider_table import keys_that_lack, model_to_try
+from .running import keep_running
 from .stack import Stack
-from .supervision import Supervisor
 
 _OFF: Final = frozenset({"0", "f", "false", "n", "no", "off"})
 """Values of a variable that say no, as settings read them."""
@@ -45,22 +38,12 @@ def main() -> None:
         keyed = secret_of("PALAVER_API_KEYS") is not None
         redis = secret_of("PALAVER_REDIS_URL")
         stack = Stack.from_environment(os.environ, _say)
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, _interrupt)
-    try:
-        if redis:
-            wait_for_redis(redis)
-        with stack:
-            console = os.environ.get("PALAVER_CONSOLE", "").lower() not in _OFF
-            _say(welcome(stack, *to_try, keyed=keyed, lacks=lacks, console=console))
-            supervisor = Supervisor(stack.processes, _say, time.monotonic())
-            while True:
-                supervisor.look(time.monotonic())
-                time.sleep(0.5)
-    except StackError as error:
-        sys.exit(f"palaver: {error}")
-    except KeyboardInterrupt:
-        _say("stopped")
+
+    def ready() -> None:
+        console = os.environ.get("PALAVER_CONSOLE", "").lower() not in _OFF
+        _say(welcome(stack, *to_try, keyed=keyed, lacks=lacks, console=console))
+
+    keep_running(stack, redis, ready, _say)
 
 
 def welcome(
@@ -87,44 +70,8 @@ def welcome(
     return _WELCOME.format(**where, docs=docs, key=key, model=model, how=how, more=more)
 
 
-def keys_that_lack(file: str | None) -> dict[str, str]:
-    """The variables with keys of providers of a file that are not set, by provider.
-
-    Raises ConfigurationError if it cannot be used.
-    """
-    if not file:
-        return {}
-    from palaver.config.providers import load_providers
-
-    providers = load_providers(Path(file)).items()
-    return {name: provider.api_key_env for name, provider in providers if provider.api_key_env and not provider.has_key}
-
-
-def model_to_try(file: str | None) -> tuple[str, str]:
-    """A model that the providers of a file have, or else `fake`, and what is to be said of it.
-
-    A file names models where it lists them or has their prices. Raises ConfigurationError if it cannot be used, or is
-    empty.
-    """
-    if not file:
-        return "fake/tool-20", ""
-    from palaver.config.providers import load_providers
-
-    for name, provider in load_providers(Path(file)).items():
-        named = [*provider.models, *(model for model in provider.prices if model != "*")]
-        return (f"{name}/{named[0]}", "") if named else (f"{name}/MODEL", f", with a model of {name} for MODEL")
-    raise ConfigurationError(f"PALAVER_PROVIDERS: {file} has no [providers.NAME]")
-
-
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
-    # From here on nothing may cut the shutdown short: make forwards the signal a second time.
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ OTHERS: Final[Mapping[str, str]] = {
     "PALAVER_FEATURES": "every process",
     "PALAVER_URL": "the SDK and the command line",
     "PALAVER_API_KEY": "the SDK and the command line",
-    "PALAVER_API_PORT": "`palaver api` and `palaver up`",
+    "PALAVER_API_PORT": "`palaver api`, `palaver up` and `palaver serve`",
     "PALAVER_FLOWER_PORT": "`palaver flower` and `palaver up`",
     "PALAVER_IMAGE": "deploy/compose.yaml",
     "PALAVER_REDIS_IMAGE": "deploy/compose.yaml",

@@ -21,6 +21,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
 import features.stack.up, features.stack.plan
 features.stack.up.model_to_try(None)
 features.stack.plan._provider()""",
+    "serve": "import features.stack.serving",
     "role": "import palaver.cli",
     "api": "import api.serving",
     "worker asking": f"{_CELERY}, workers.app\nimport sys; print(*sys.modules)\nworkers.models.late_port.load()",
@@ -28,6 +29,8 @@ features.stack.plan._provider()""",
 }
 """What imports what a program does until it serves. A model worker that asks a model imports what any worker does, and
 more: one interpreter says what there is after each, in a line."""
+_OF_A_PARENT: Final = {"celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"}
+"""What the parent of a stack has no use for."""
 _OF_TERMINALS: Final = {"prompt_toolkit", "typer"}
 _UNASKED: Final = {
     *("cryptography.hazmat", "jsonschema_rs", "jwt", "features.oidc.issuer"),
@@ -45,7 +48,8 @@ _OF_THE_API: Final = {
 """What no worker asks the store for, and what watchers read."""
 _OF_SERVERS: Final = {*_OF_TERMINALS, *_UNASKED, "flower", "opentelemetry", "rich", "tornado"}
 NEEDLESS: Final[Mapping[str, set[str]]] = {
-    "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"},
+    "up": {*_OF_TERMINALS, *_UNASKED, *_OF_A_PARENT},
+    "serve": {*_OF_TERMINALS, *_UNASKED, *_OF_A_PARENT, "api", "palaver.config.settings", "workers"},
     "role": {*_OF_TERMINALS, *_UNASKED, "argparse", "html", "logging", "pydantic", "redis"},
     "api": {*_OF_SERVERS, "aiohttp", "celery", "fastapi", "httpx", "palaver.tools.builtin", "workers"},
     "worker": {*_OF_SERVERS, *_OF_THE_API, "aiohttp", "api", "httpx", "pygments"},

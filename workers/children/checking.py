@@ -12,6 +12,7 @@ import select
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final
 
@@ -28,7 +29,7 @@ _PATIENCE: Final = 30.0
 _SAID: Final = 16 * 1024
 """Characters of a message about a failure."""
 _FOUND: Final = "found"
-"""Before the tools, in what the process says that looks for them."""
+"""Before what was found, in what the process says that looks."""
 _ENDED: Final = "PALAVER_TOOLS: a module ended its process when it was imported"
 
 
@@ -40,11 +41,24 @@ def check_tools(settings: Settings, hidden: frozenset[str]) -> ToolSet:
     """
     with environment.narrowed(settings, hidden):
         read_ahead(settings)
+
+    def look() -> str:
+        return asyncio.run(_declared(open_toolbox(settings, sources_of(settings)))).text.decode()
+
+    return ToolSet.having(looked_up(settings, hidden, look).encode())
+
+
+def looked_up(settings: Settings, hidden: frozenset[str], look: Callable[[], str]) -> str:
+    """Call ``look``, which imports tools, in a process like those of tools, which ends then; return what it returned.
+
+    Raises:
+        ConfigurationError: it raised that or something else, ended its process, or took too long.
+    """
     reading, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _open_and_leave(settings, hidden, tell)
+        _look_and_leave(settings, hidden, look, tell)
     os.close(tell)
     try:
         message = _heard(reading)
@@ -57,17 +71,16 @@ def check_tools(settings: Settings, hidden: frozenset[str]) -> ToolSet:
     answer, _, text = message.partition(" ")
     if answer != _FOUND:
         raise ConfigurationError(message)
-    return ToolSet.having(text.encode())
+    return text
 
 
-def _open_and_leave(settings: Settings, hidden: frozenset[str], tell: int) -> None:
-    """The life of the process that looks: what it writes to ``tell`` are the tools, or why they cannot be opened."""
+def _look_and_leave(settings: Settings, hidden: frozenset[str], look: Callable[[], str], tell: int) -> None:
+    """The life of the process that looks: what it writes to ``tell`` is what it found, or why it could not look."""
     message = _ENDED
     try:
         os.setsid()
         environment.narrow(settings, hidden)
-        tools = asyncio.run(_declared(open_toolbox(settings, sources_of(settings))))
-        message = f"{_FOUND} {tools.text.decode()}"
+        message = f"{_FOUND} {look()}"
     except ConfigurationError as error:
         message = presentable(str(error))[:_SAID]
     except Exception as error:

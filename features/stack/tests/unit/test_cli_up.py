@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from deploy.demo import forget_settings
 from features.stack.ports import Ports
+from features.stack.provider_table import keys_that_lack, model_to_try
 from features.stack.stack import Stack
-from features.stack.up import keys_that_lack, main, model_to_try, welcome
+from features.stack.up import main, welcome
 from palaver.cli.app import app
 from palaver.config.roles import ROLES
 from palaver.errors import ConfigurationError
