@@ -15,6 +15,7 @@ from .files import compose, dockerfile, units
 from .kit import Kit, Skipped, Wrong, lines
 from .monitoring import alerts, dashboard, promtool
 from .names import names
+from .one_machine import serve
 from .restarts import restarts
 from .roles import roles
 
@@ -29,6 +30,7 @@ CHECKS: Final[Mapping[str, Callable[[Kit], list[str]]]] = {
     "alerts": alerts,
     "promtool": promtool,
     "roles": roles,
+    "serve": serve,
 }
 
 

@@ -15,6 +15,7 @@ from deploy.check.files import compose, dockerfile, units
 from deploy.check.kit import ROOT, TOOLS, Kit, Skipped, Wrong, find
 from deploy.check.monitoring import alerts, dashboard, promtool
 from deploy.check.names import names
+from deploy.check.one_machine import volume
 from deploy.check.roles import roles
 from palaver.version import __version__
 
@@ -37,6 +38,7 @@ PARTS = (
     "deploy/users.acl",
     "deploy/users-7.0.acl",
     "docs/how-to/alerts.md",
+    "docs/how-to/archive.md",
     "docs/how-to/find-the-cause.md",
     "docs/how-to/redis.md",
     "docs/how-to/webhooks.md",
@@ -46,6 +48,7 @@ WORKERS = "deploy/helm/palaver/templates/workers.yaml"
 API = "deploy/helm/palaver/templates/api.yaml"
 HELPERS = "deploy/helm/palaver/templates/_helpers.tpl"
 WORKER_UNIT = "deploy/systemd/palaver-worker@.service"
+SERVE_UNIT = "deploy/systemd/palaver-serve.service"
 API_UNIT = "deploy/systemd/palaver-api.service"
 API_SOCKET = "deploy/systemd/palaver-api.socket"
 DROP_IN = "deploy/systemd/palaver-worker@.service.d/openai.conf"
@@ -169,6 +172,8 @@ def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]
             "redis-url-api\n",
             "worker does not log in to Redis as palaver-worker",
         ),
+        (units, SERVE_UNIT, "TimeoutStopSec=30", "TimeoutStopSec=15", "killed before its grace"),
+        (units, SERVE_UNIT, "StateDirectory=", "StateDirektory=", "StateDirektory"),
         (units, WORKER_UNIT, "PALAVER_REDIS_URL_FILE", "MY_KEY_FILE", "starts only where there is MY_KEY"),
         (units, DROP_IN, "LoadCredential", "LaodCredential", "LaodCredential"),
         (units, API_UNIT, "Requires=palaver-api.socket\n", "", "started again is refused"),
@@ -215,6 +220,19 @@ def test_what_is_wrong_is_found(
 ) -> None:
     broken(kit, path, old, new)
     assert said in "\n".join(check(kit))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("PALAVER_DATA_DIR=/var/lib/palaver", "PALAVER_DATA_DIR=/data", "/data is not made for user 10001"),
+        ("ENV PALAVER_DATA_DIR=/var/lib/palaver\n", "", "no line ENV PALAVER_DATA_DIR"),
+    ],
+)
+def test_a_volume_that_could_not_be_written_to_is_found(kit: Kit, old: str, new: str, said: str) -> None:
+    assert volume(kit) is None
+    broken(kit, "Dockerfile", old, new)
+    assert said in str(volume(kit))
 
 
 def test_every_variable_that_is_wrong_is_found(kit: Kit) -> None:
