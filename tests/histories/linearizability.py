@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 NEVER = math.inf  # when an answer came that was lost
+UNDECIDED = "so many orders are possible that it is not known whether one keeps the promises"
+_MOST = 200_000  # states of a search: some ten seconds
 _CHANGES = ("submit", "cancel", "decide", "say")
 _FAILS = {"failed", "expired", "incomplete"}
 _ENDS = {*_FAILS, "completed", "cancelled"}
@@ -163,12 +165,14 @@ def _after(run: Run, op: Operation) -> Iterator[Run]:
 
 
 def unordered(operations: Iterable[Operation]) -> str:
-    """Why operations on one run have no order in which it keeps its promises; empty if they have one."""
+    """Why operations on one run have no order in which it keeps its promises, or UNDECIDED; empty if they have one."""
     ops = sorted(operations, key=lambda each: each.begun)
     must = sum(1 << i for i, each in enumerate(ops) if each.ended < NEVER)
     best = (0, Run())
     stack, tried = [best], {best}
     while stack:
+        if len(tried) > _MOST:
+            return UNDECIDED
         done, run = stack.pop()
         if not must & ~done:
             return ""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from tests.histories.linearizability import NEVER, Operation, violations
+from tests.histories.linearizability import NEVER, UNDECIDED, Operation, violations
 from tests.process.inputs import decision
 
 _TAKEN: Final = (200, 202)
@@ -47,6 +47,8 @@ class Recorder:
         self._left_open: set[tuple[object, ...]] = set()
         self.operations: list[tuple[str, Operation]] = []
         self.store: list[Operation] = []
+        self.undecided: list[str] = []
+        """Keys of which nothing can be known: power cuts beside answers that were lost leave too much open."""
         self.lost = 0
         """Answers that were lost."""
 
@@ -63,6 +65,8 @@ class Recorder:
     def violations(self) -> list[str]:
         """What the search finds; of the first one with all that was done."""
         found = violations(self.operations, self.store)
+        self.undecided = [each for each in found if each.endswith(UNDECIDED)]
+        found = [each for each in found if not each.endswith(UNDECIDED)]
         if found:
             key = found[0].partition(":")[0]
             ops = [op for each, op in self.operations if each == key] + self.store

@@ -140,11 +140,13 @@ def check_order(
         "clients": crowd.clients,
         "operations": len(recorder.operations),
         "answers lost": recorder.lost,
+        "undecided": len(recorder.undecided),
     }
     kinds = Counter(op.what for _, op in recorder.operations)
     print(f"{name}: {counts}; {dict(kinds)}; searched in {time.monotonic() - begun:.1f} s; {len(found)} violations")
     record(f"histories: {name}", seed=seed, counts=counts, violations=len(found))
     assert not found, "\n\n".join(found[:5])
+    assert len(recorder.undecided) <= len(crowd.runs) / 50, f"too many orders are possible: {recorder.undecided}"
     return crowd
 
 

