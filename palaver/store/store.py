@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError, ResponseError, TimeoutError
+from redis.exceptions import BusyLoadingError, ConnectionError, ResponseError, TimeoutError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
@@ -55,6 +57,12 @@ if TYPE_CHECKING:
     from palaver.store.runs.history import History
     from palaver.store.runs.runs import Runs
     from palaver.store.tenants.tenants import Tenants
+
+
+log = logging.getLogger("palaver.store")
+
+_LOADING: Final = 0.5
+"""Seconds between two looks at a Redis that loads its data."""
 
 
 class Store:
@@ -283,6 +291,18 @@ class Store:
     async def ping(self) -> None:
         """Raises what a call would raise while Redis is away."""
         await self._redis.ping()
+
+    async def loaded(self) -> None:
+        """Return once Redis has read its data: a large one takes minutes after a start. Raises as `ping`."""
+        said = False
+        while True:
+            try:
+                return await self.ping()
+            except BusyLoadingError:
+                if not said:
+                    log.warning("waiting for Redis: it is loading its data")
+                    said = True
+                await asyncio.sleep(_LOADING)
 
     async def close(self) -> None:
         """Give the connections back."""

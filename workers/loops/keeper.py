@@ -13,13 +13,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from redis.exceptions import BusyLoadingError
-
 from palaver.feature import brought
 from palaver.processes.failpoints import failpoint
 from palaver.processes.tasks import end
 from palaver.steps.leases import Renewal
-from palaver.store import Store
 from palaver.store.fleet import first_look
 from palaver.vocabulary.step_kinds import MODEL, TOOL
 
@@ -39,23 +36,8 @@ _APART: Final = 0.2
 """Seconds between two heartbeats, at least: a connection may be cut again and again."""
 _IDLE: Final = 0.5
 """Seconds after which a worker that had steps looks whether it still has: until it says so, others count them."""
-_LOADING: Final = 0.5
-"""Seconds between two looks at a Redis that loads its data."""
 _STANDARD_ERROR: Final = 2
 """The descriptor: Celery has another in the place of `sys.stderr`."""
-
-
-async def _ping(store: Store) -> None:
-    """Ask whether Redis is there. One that reads its data after a start is waited for: a large one takes minutes."""
-    said = False
-    while True:
-        try:
-            return await store.ping()
-        except BusyLoadingError:
-            if not said:
-                log.warning("waiting for Redis: it is loading its data")
-                said = True
-            await asyncio.sleep(_LOADING)
 
 
 @contextlib.asynccontextmanager
@@ -75,7 +57,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         chores += [runtime.limiter.listen, runtime.limiter.renew_places]
     if sweeps:
         # Says at once that Redis is not there; a child of a worker that runs already waits it out.
-        await _ping(runtime.store)
+        await runtime.store.loaded()
         await runtime.store.require_durability()
         await runtime.publish_queues()
         # Who is ready can be given work.
