@@ -87,19 +87,22 @@ def served(serve: Up) -> str:
     return serve.read_until("serving at") + serve.read_until("workers ")
 
 
-def test_a_run_with_a_tool_is_there_after_a_restart(place: Place) -> None:
+def test_what_it_did_and_what_was_under_way_is_there_after_a_restart(place: Place) -> None:
     with running(place.folder, "serve", **place.environment) as serve:
         shown = served(serve)
         assert processes(shown).keys() == {"redis", "api-1", "worker-1"}
         assert "model-1" not in shown
         with place.client() as client:
             run = client.run("What is 1 + 1?", model="mine/tool-1", tools=["calculator"])
-        assert (run.status, run.usage.tool_calls) == ("completed", 1)
+            assert (run.status, run.usage.tool_calls) == ("completed", 1)
+            under_way = client.submit("hello", model="mine/tokens-200+rate-20")
+            eventually(lambda: client.get(under_way.id).status == "running", why="it has begun")
         ends(serve, signal.SIGTERM, least=3)
     assert not [*(serve.data_dir / "logs").glob("*")], "what they write goes to standard output"
     with running(place.folder, "serve", **place.environment) as serve, place.client() as client:
         served(serve)
         assert client.get(run.id).output == run.output
+        assert client.wait(under_way.id, timeout=PATIENCE).status == "completed"
         assert client.run("And now?", model="mine/echo", conversation_id=run.conversation_id).status == "completed"
 
 
