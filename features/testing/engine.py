@@ -1,7 +1,7 @@
 """The engine of a test: the scripts of the store, the functions of steps and the use cases of the API, on one loop.
 
 What a broker does is a list here, and one worker does all steps, one after another. Where only time is missing, the
-clock skips it.
+clock skips it. What comes while a step goes on is not shown: how much of it would be is a matter of time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from palaver.delivery.publishing import LoopPublisher, follow_up
 from palaver.operations import Backend, Caller, act, cancel, read_events, read_messages, submit
 from palaver.operations.catalog import Catalog
 from palaver.operations.measured import Measured
-from palaver.processes.tasks import end
 from palaver.schemas.actions import Item
 from palaver.schemas.conversation import ConversationMessage
 from palaver.schemas.models import Run, Submission
@@ -38,22 +37,31 @@ from workers.steps.runtime import Runtime
 from workers.steps.step import StepFailed, make_attempt
 
 from .functions import LocalFunctions, is_of_the_test
-from .memory import Clock, connect
+from .memory import Clock, connect, release
 from .model import ScriptedModel
 from .wire import ScriptedPort
 
-_CALLER: Final = Caller(trusted=True)
 _CAPACITY: Final = 100
 """Steps that the store may deliver at a time."""
 _PAGE: Final = 1000
 _NOTHING_DUE: Final = 86_400.0
 """Seconds, as the due index says it: more than any time that it has."""
 _PROVIDER: Final = Provider(base_url="http://model.invalid/v1", image_addresses=True)
-_SETTINGS: Final = Settings(
+
+
+class _Settings(Settings):
+    """Settings that the environment has no part in."""
+
+    @classmethod
+    def given(cls) -> dict[str, str]:
+        """Return nothing."""
+        return {}
+
+
+_SETTINGS: Final = _Settings(
     redis_url="redis://127.0.0.1:1/0",  # never connected to
     shards=1,
     secret_key=(SecretStr(token_hex(32)),),
-    delta_interval=0.005,
 )
 
 
@@ -84,7 +92,9 @@ class Engine:
         self._functions = functions
         self._providers: dict[str, Provider] = {}
         self._deliveries = _Deliveries()
-        store = Store(connect(clock), _SETTINGS)
+        self._redis = connect(clock)
+        store = Store(self._redis, _SETTINGS)
+        store.memories._memory = None  # an archive that the environment names is not asked
         self._able = Capabilities(Toolbox([functions]), {})
         self._runtime = Runtime(
             _SETTINGS,
@@ -108,24 +118,28 @@ class Engine:
             measured=Measured(store, ()),
         )
 
+    def release(self) -> None:
+        """Let the next engine have the server of its store."""
+        release(self._redis)
+
     async def close(self) -> None:
-        """Give back what it has."""
+        """Close what it has opened."""
         await self._backend.close()
         await self._runtime.close()
         await self._runtime.store.close()
 
-    async def submit(self, submission: Submission) -> Run:
-        """Take a run on, as the API does, and bring it as far as it goes. Raises as `palaver.operations.submit`, and as
-        `resume`."""
+    async def submit(self, submission: Submission, by: str | None) -> Run:
+        """Take a run on, as the API does with a key of that name, and bring it as far as it goes. Raises as
+        `palaver.operations.submit`, and as `resume`."""
         self._require_here()
         for model in () if submission.spec is None else submission.spec.models:
             name = model.partition("/")[0]
             self._able.providers[name] = self._providers.setdefault(name, _PROVIDER)
         await self._sweep()
-        taken = await submit(self._backend, submission, _CALLER)
+        taken = await submit(self._backend, submission, Caller(trusted=True, name=by))
         return await self._go_on(taken.run.id)
 
-    async def resume(self, run_id: str, items: Sequence[Item], *, cancelled: bool) -> Run:
+    async def resume(self, run_id: str, items: Sequence[Item], by: str | None, *, cancelled: bool) -> Run:
         """Send input to a run and cancel it, as the API does; bring it to its end, or to where it waits for a person.
 
         Raises:
@@ -134,10 +148,11 @@ class Engine:
                 `palaver.operations`.
         """
         self._require_here()
+        caller = Caller(trusted=True, name=by)
         if items:
-            await act(self._backend, run_id, items, _CALLER)
+            await act(self._backend, run_id, items, caller)
         if cancelled:
-            await cancel(self._backend, run_id, _CALLER)
+            await cancel(self._backend, run_id, caller)
         return await self._go_on(run_id)
 
     def _require_here(self) -> None:
@@ -145,20 +160,16 @@ class Engine:
             raise RuntimeError("the runs of one test are on one loop: use either run, or await arun")
 
     async def _go_on(self, run_id: str) -> Run:
-        writing = asyncio.create_task(self._runtime.deltas.run())
-        try:
-            while True:
-                while self._deliveries.waiting:
-                    await self._attempt(self._deliveries.waiting.popleft())
-                if self._clock.skipped > self._swept_at:
-                    await self._sweep()
-                    continue
-                run = await self._runtime.store.runs.get(run_id)
-                if run.status.terminal or run.needs_somebody:
-                    return run
-                await self._pass_time(run)
-        finally:
-            await end(writing)
+        while True:
+            while self._deliveries.waiting:
+                await self._attempt(self._deliveries.waiting.popleft())
+            if self._clock.skipped > self._swept_at:
+                await self._sweep()
+                continue
+            run = await self._runtime.store.runs.get(run_id)
+            if run.status.terminal or run.needs_somebody:
+                return run
+            await self._pass_time(run)
 
     async def read(self, run: Run) -> tuple[list[ConversationMessage], list[StoredEvent]]:
         """Return the messages of the run's conversation, and the events of the run, in order."""

@@ -120,20 +120,21 @@ class LocalRun:
         self._cancelled = True
         return self
 
-    def goes_on(self) -> Self:
-        """Send what was given to it, and bring it to its end or to the next wait for a person.
+    def goes_on(self, *, by: str | None = None) -> Self:
+        """Send what was given to it, with a key of the name ``by``, and bring it to its end or to the next wait for a
+        person.
 
         Raises:
             Refused, StateConflict: the API would refuse what was given; says why.
             AssertionError: as `palaver_runs.run`.
         """
-        return self._loop.complete(self.agoes_on())
+        return self._loop.complete(self.agoes_on(by=by))
 
-    async def agoes_on(self) -> Self:
+    async def agoes_on(self, *, by: str | None = None) -> Self:
         """The same on the loop of the test."""
         items, self._items = self._items, []
         read = [_ITEM.validate_json(orjson.dumps(item)) for item in items]
-        return await self.look(await self._engine.resume(self.id, read, cancelled=self._cancelled))
+        return await self.look(await self._engine.resume(self.id, read, by, cancelled=self._cancelled))
 
     async def look(self, run: Run) -> Self:
         """Show the run as it is."""

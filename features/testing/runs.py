@@ -52,21 +52,23 @@ class PalaverRuns:
         *,
         tools: Sequence[Function] = (),
         agent: AgentSpec | Mapping[str, Any] | None = None,
+        by: str | None = None,
         raise_errors: bool = False,
         **fields: Any,
     ) -> LocalRun:
         """Submit a run, and return it once it has ended or waits for a person.
 
         Its agent has these ``tools``, and those that its own list names of earlier runs. ``fields`` are those of an
-        agent, such as ``instructions``, and those of a run, such as ``conversation_id`` and ``budget``. With
-        ``raise_errors`` what a tool raises is raised here, unless it is a `ToolError`: those are for the model.
+        agent, such as ``instructions``, and those of a run, such as ``conversation_id`` and ``budget``. ``by`` is the
+        name of the key that submits it, where a second person has to approve. With ``raise_errors`` what a tool raises
+        is raised here, unless it is a `ToolError`: those are for the model.
 
         Raises:
             Refused: the API would refuse it; says why.
             AssertionError: the model was asked beyond its script.
             RuntimeError: a loop runs in this thread: `arun` is for that.
         """
-        return self._loop.complete(self._run(input, tools, agent, raise_errors, fields))
+        return self._loop.complete(self._run(input, tools, agent, by, raise_errors, fields))
 
     async def arun(
         self,
@@ -74,17 +76,19 @@ class PalaverRuns:
         *,
         tools: Sequence[Function] = (),
         agent: AgentSpec | Mapping[str, Any] | None = None,
+        by: str | None = None,
         raise_errors: bool = False,
         **fields: Any,
     ) -> LocalRun:
         """The same on the loop of the test. Tools that may block are called by `in_thread`. Raises as `run`."""
-        return await self._run(input, tools, agent, raise_errors, fields)
+        return await self._run(input, tools, agent, by, raise_errors, fields)
 
     async def _run(
         self,
         input: str | Sequence[Message | Mapping[str, Any]],
         tools: Sequence[Function],
         agent: AgentSpec | Mapping[str, Any] | None,
+        by: str | None,
         raise_errors: bool,
         fields: Mapping[str, Any],
     ) -> LocalRun:
@@ -96,7 +100,7 @@ class PalaverRuns:
             self._engine = Engine(self.clock, self.model, self._functions)
         self._engine.raise_errors = raise_errors
         run = LocalRun(self._engine, self._loop, self._functions.begun)
-        return await run.look(await self._engine.submit(submission))
+        return await run.look(await self._engine.submit(submission, by))
 
     def _spec(
         self, tools: Sequence[Function], agent: AgentSpec | Mapping[str, Any] | None, fields: Mapping[str, Any]
@@ -123,6 +127,7 @@ class PalaverRuns:
         """End what is left on the loop of `run`. On that of a test nothing is."""
         if self._engine is not None:
             self._loop.close(self._engine.close)
+            self._engine.release()
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ from typing import Any
 
 from fakeredis.aioredis import FakeRedis
 
-from features.testing.memory import Clock, connect
+from features.testing.memory import Clock, connect, release
 
 
 async def test_a_script_that_runs_without_memory_left_runs() -> None:
@@ -38,3 +38,15 @@ async def test_other_servers_of_fakeredis_and_other_clocks_are_left_alone() -> N
     assert moved - stayed > 86_000
     assert usual - stayed <= 1
     assert clock.now - other.now > timedelta(hours=23)
+
+
+async def test_the_next_test_has_the_server_and_nothing_of_what_was_there() -> None:
+    clock = Clock()
+    first: Any = connect(clock)
+    await first.set("key", 1)
+    clock.advance(days=1)
+    release(first)
+    second: Any = connect(Clock())
+    assert second.connection_pool.connection_kwargs["server"] is first.connection_pool.connection_kwargs["server"]
+    assert await second.dbsize() == 0
+    assert (await first.time())[0] == (await second.time())[0]

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from features.testing.runs import PalaverRuns
-from palaver import AgentSpec, RetryableToolError, RetryPolicy, ToolContext, ToolError, tool
+from palaver import AgentSpec, Message, RetryableToolError, RetryPolicy, ToolContext, ToolError, tool
 from palaver.errors import Refused, StateConflict
 
 
@@ -150,6 +150,30 @@ def test_a_person_changes_the_arguments(palaver_runs: PalaverRuns) -> None:
     (action,) = run.pending_actions
     edit = {"type": "approval", "action_id": action.id, "decision": "edit", "arguments": {"path": "b"}}
     assert run.sends(edit).goes_on().calls(delete) == [{"path": "b"}]
+
+
+def test_a_second_person_has_to_approve(palaver_runs: PalaverRuns) -> None:
+    palaver_runs.model.calls("delete", path="a").says("Gone.")
+    run = palaver_runs.run("delete a", tools=[delete], approvals={"second_person": ["delete"]}, by="ann")
+    with pytest.raises(StateConflict, match="second person"):
+        run.approve().goes_on(by="ann")
+    assert run.approve().goes_on(by="bob").output == "Gone."
+
+
+def test_messages_go_in_and_what_happens_is_told_the_same_each_time(palaver_runs: PalaverRuns) -> None:
+    before = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+    palaver_runs.model.says("It is fine, all of it.").says("It is fine, all of it.")
+    told = []
+    for _ in range(2):
+        run = palaver_runs.run([*before, Message(role="user", content="how is it?")])
+        told.append([event.type for event in run.events])
+        assert [message["content"] for message in palaver_runs.model.requests[-1].messages] == [
+            "hello",
+            "hi",
+            "how is it?",
+        ]
+    assert told[0] == told[1]
+    assert told[0].count("message.delta") == 1
 
 
 def test_an_approval_runs_out(palaver_runs: PalaverRuns) -> None:

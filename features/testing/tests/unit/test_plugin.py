@@ -93,6 +93,28 @@ def test_without():
     assert re.findall(r"imported: (.*)", printed) == ["features features.testing features.testing.plugin"]
 
 
+def test_the_environment_of_a_project_has_no_part_in_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test says what it runs on. Nothing is connected to that the variables name."""
+    addresses = {"REDIS_URL": "redis", "BROKER_URL": "amqp", "ARCHIVE_URL": "postgresql"}
+    for name, scheme in addresses.items():
+        monkeypatch.setenv(f"PALAVER_{name}", f"{scheme}://user:secret@palaver.invalid:1/0")
+    for name in ("API_KEYS", "SECRET_KEY", "SHARDS", "PROVIDERS", "POLICY", "TOOLS"):
+        monkeypatch.setenv(f"PALAVER_{name}", "fits nothing")
+    text = f"""{REFUND}
+import pytest
+from palaver.errors import Refused
+
+def test_it(palaver_runs):
+    palaver_runs.model.calls("refund", order=1).says("Done.")
+    assert palaver_runs.run("refund 1", tools=[refund]).output == "Done."
+    with pytest.raises(Refused, match="unknown_conversation"):
+        palaver_runs.run("and then?", conversation_id="conv_" + 28 * "0")
+"""
+    outcomes_of(pytester, text, passed=1)
+
+
 @pytest.mark.parametrize("missing", ["fakeredis", "lupa", "celery"])
 def test_it_says_what_to_install(pytester: pytest.Pytester, missing: str) -> None:
     pytester.makeconftest(f"import sys; sys.modules[{missing!r}] = None")
