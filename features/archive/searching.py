@@ -7,9 +7,8 @@ says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import (
@@ -19,11 +18,9 @@ from sqlalchemy import (
     Table,
     Tuple,
     and_,
-    case,
     func,
     literal,
     select,
-    true,
     tuple_,
     type_coerce,
 )
@@ -43,8 +40,6 @@ _LOOKED: Final = limit_of("list_looked")
 """Rows that one statement looks at."""
 _NEARLY_ONE: Final = timedelta(microseconds=999)
 """What makes the next millisecond of a time that is within one."""
-_Columns = Any
-"""The columns of a table, or of a statement over it."""
 _Condition = ColumnElement[bool]
 
 
@@ -69,8 +64,7 @@ async def find_runs(
     within = [*_of_tenant(RUNS, tenant), *of.until(until), *_after(RUNS.c.created_at, admitted.get("created_after"))]
     if (only := admitted.get("conversation_id")) is not None:
         within.append(RUNS.c.conversation_id == only)
-    fits = partial(_run_conditions, connection.dialect.name == "postgresql", admitted=admitted)
-    return await _find(connection, of, within, fits, place, limit)
+    return await _find(connection, of, within, [*_run_conditions(connection, admitted)], place, limit)
 
 
 async def find_conversations(
@@ -85,8 +79,7 @@ async def find_conversations(
     """Return the next conversations behind a place, in that order, and none beyond ``until``."""
     of = _List(CONVERSATIONS, f"{order.removeprefix('-')}_at", ascending=not order.startswith("-"))
     within = [*_of_tenant(CONVERSATIONS, tenant), *of.until(until), *_times(of.by, admitted)]
-    fits = partial(_conversation_conditions, connection.dialect.name == "postgresql", admitted=admitted)
-    return await _find(connection, of, within, fits, place, limit)
+    return await _find(connection, of, within, [*_conversation_conditions(connection, admitted)], place, limit)
 
 
 async def run_counts(
@@ -102,12 +95,10 @@ async def count_conversations(
     connection: AsyncConnection, admitted: ConversationFilter, tenant: str | None, most: int
 ) -> tuple[int, bool]:
     """Return the number of conversations that fit, of the ``most`` newest, and whether these are all."""
-    of = _List(CONVERSATIONS, "created_at", ascending=False)
-    some = of.behind(None, _of_tenant(CONVERSATIONS, tenant), *CONVERSATIONS.c).limit(most).subquery()
-    fits = and_(true(), *_conversation_conditions(connection.dialect.name == "postgresql", some.c, admitted))
-    counted = select(func.count(), func.count(case((fits, 1)))).select_from(some)
-    looked, count = (await connection.execute(counted)).one()
-    return count, looked < most
+    of, within = _List(CONVERSATIONS, "created_at", ascending=False), [*_of_tenant(CONVERSATIONS, tenant)]
+    end = await _end(connection, of, within, None, most)
+    counted = select(func.count()).where(*within, *of.until(end), *_conversation_conditions(connection, admitted))
+    return (await connection.execute(counted.select_from(CONVERSATIONS))).scalar_one(), end is None
 
 
 async def older_than(connection: AsyncConnection, seconds: float, limit: int, place: Place | None) -> Sequence[Place]:
@@ -132,36 +123,40 @@ class _List:
         if place is not None:
             yield self._here <= _tuple(place) if self._ascending else self._here >= _tuple(place)
 
-    def ordered(self, statement: Select[Any], columns: _Columns) -> Select[Any]:
-        """Return a statement over these columns in order."""
-        keys = (columns[self.by.name], columns.id)
-        return statement.order_by(*(keys if self._ascending else [key.desc() for key in keys]))
-
     def behind(self, place: Place | None, within: Iterable[_Condition], *columns: ColumnElement[Any]) -> Select[Any]:
         """Return the statement for these columns of what is behind a place."""
         wanted = select(*columns).where(self.by.is_not(None), *within)
         if place is not None:
             wanted = wanted.where(self._here > _tuple(place) if self._ascending else self._here < _tuple(place))
-        return self.ordered(wanted, self.by.table.c)
+        keys = (self.by, self.by.table.c.id)
+        return wanted.order_by(*(keys if self._ascending else [key.desc() for key in keys]))
 
 
 async def _find(
     connection: AsyncConnection,
     of: _List,
     within: Sequence[_Condition],
-    fits: Callable[[_Columns], Iterable[_Condition]],
+    fits: Sequence[_Condition],
     place: Place | None,
     limit: int,
 ) -> Found:
-    some = of.behind(place, within, *of.by.table.c).limit(_LOOKED).subquery()
-    wanted = select(some.c.id, some.c[of.by.name].label("at"), some.c.record).where(*fits(some.c))
-    rows = await connection.execute(of.ordered(wanted, some.c).limit(limit))
-    records = [FoundRecord(row.id, (place_of(row.at), row.id), fields_of(row.record)) for row in rows]
-    if len(records) == limit:
-        return Found(records, records[-1].place)
-    last = of.behind(place, within, of.by.table.c.id, of.by.label("at")).offset(_LOOKED - 1).limit(1)
-    end = (await connection.execute(last)).one_or_none()
-    return Found(records, None if end is None else (place_of(end.at), end.id))
+    end = await _end(connection, of, within, place, _LOOKED) if fits else None
+    columns = (of.by.table.c.id, of.by.label("at"), of.by.table.c.record)
+    wanted = of.behind(place, [*within, *of.until(end), *fits], *columns).limit(limit)
+    records = [
+        FoundRecord(row.id, (place_of(row.at), row.id), fields_of(row.record))
+        for row in await connection.execute(wanted)
+    ]
+    return Found(records, records[-1].place if len(records) == limit else end)
+
+
+async def _end(
+    connection: AsyncConnection, of: _List, within: Sequence[_Condition], place: Place | None, rows: int
+) -> Place | None:
+    """Return the place so many rows further; None if there are fewer."""
+    last = of.behind(place, within, of.by.table.c.id, of.by.label("at")).offset(rows - 1).limit(1)
+    found = (await connection.execute(last)).one_or_none()
+    return None if found is None else (place_of(found.at), found.id)
 
 
 def _of_tenant(table: Table, tenant: str | None) -> Iterator[_Condition]:
@@ -170,7 +165,8 @@ def _of_tenant(table: Table, tenant: str | None) -> Iterator[_Condition]:
         yield table.c.tenant == tenant_column(tenant)
 
 
-def _run_conditions(postgresql: bool, columns: _Columns, admitted: RunFilter) -> Iterator[_Condition]:
+def _run_conditions(connection: AsyncConnection, admitted: RunFilter) -> Iterator[_Condition]:
+    columns = RUNS.c
     if (possible := possible_statuses(admitted)) is not None:
         yield columns.status.in_(possible)
     for name in ("stop_reason", "submitted_by", "model", "error_class", "error_code"):
@@ -180,19 +176,20 @@ def _run_conditions(postgresql: bool, columns: _Columns, admitted: RunFilter) ->
         yield columns.agent.in_([plain(agent), plain(agent.rpartition("@")[0])])
     if (provider := admitted.get("provider")) is not None:
         yield columns.model.startswith(f"{plain(provider)}/", autoescape=True)
-    yield from _described(postgresql, columns, admitted.get("tag"), admitted.get("metadata"))
+    yield from _described(connection, RUNS, admitted.get("tag"), admitted.get("metadata"))
     yield from _before(columns.created_at, admitted.get("created_before"))
     yield from _after(columns.ended_at, admitted.get("ended_after"))
     yield from _before(columns.ended_at, admitted.get("ended_before"))
 
 
-def _conversation_conditions(postgresql: bool, columns: _Columns, admitted: ConversationFilter) -> Iterator[_Condition]:
+def _conversation_conditions(connection: AsyncConnection, admitted: ConversationFilter) -> Iterator[_Condition]:
+    columns = CONVERSATIONS.c
     if (title := admitted.get("title")) is not None:
         yield columns.folded.contains(plain(title.casefold()), autoescape=True)
     if (status := admitted.get("status")) is not None:
         named = status.split(",") if isinstance(status, str) else [*status]
         yield func.coalesce(columns.last_status, "idle").in_(named)
-    yield from _described(postgresql, columns, admitted.get("tag"), admitted.get("metadata"))
+    yield from _described(connection, CONVERSATIONS, admitted.get("tag"), admitted.get("metadata"))
     for name in ("created_at", "updated_at"):
         yield from _times(columns[name], admitted)
 
@@ -208,21 +205,21 @@ def _times(column: Column[Any], admitted: ConversationFilter) -> Iterator[_Condi
 
 
 def _described(
-    postgresql: bool, columns: _Columns, tag: str | None, metadata: Mapping[str, str] | None
+    connection: AsyncConnection, table: Table, tag: str | None, metadata: Mapping[str, str] | None
 ) -> Iterator[_Condition]:
     """Yield the conditions for what has a tag and all of these entries."""
     entries = {plain(name): plain(value) for name, value in (metadata or {}).items()}
-    if postgresql:
+    if connection.dialect.name == "postgresql":
         if tag is not None:
-            yield type_coerce(columns.tags, JSONB).contains([plain(tag)])
+            yield type_coerce(table.c.tags, JSONB).contains([plain(tag)])
         if entries:
-            yield type_coerce(columns.metadata, JSONB).contains(entries)
+            yield type_coerce(table.c.metadata, JSONB).contains(entries)
         return
     if tag is not None:
-        each = func.json_each(columns.tags).table_valued("value")
+        each = func.json_each(table.c.tags).table_valued("value")
         yield select(each.c.value).where(each.c.value == plain(tag)).exists()
     for name, value in entries.items():
-        each = func.json_each(columns.metadata).table_valued("key", "value")
+        each = func.json_each(table.c.metadata).table_valued("key", "value")
         yield select(each.c.value).where(and_(each.c.key == name, each.c.value == value)).exists()
 
 
