@@ -137,6 +137,9 @@ class _Doing:
 
     async def _to(self, runs: Sequence[Run]) -> Mapping[str, str]:
         """Act on the runs. Return the codes of the problems by run."""
+        if self.bulk.action != "cancel":
+            # What has ended may have left the store.
+            await self.backend.store.memories.bring_back(*(run.id for run in runs))
         match self.bulk.action:
             case "cancel":
                 return await self._cancel(runs)

@@ -69,3 +69,29 @@ async def test_what_is_anothers_is_answered_as_what_is_not_there(url: str, victi
         with asking_as(api, victim):
             assert (await api.client.get(f"/v1/runs/{run['id']}")).json()["output"] == CANARY
         await api.store.memories.close()
+
+
+@pytest.mark.slow
+async def test_actions_on_many_runs_reach_those_that_have_left(url: str) -> None:
+    database = Database.of(url)
+    await database.migrate()
+    async with tenants() as api:
+        archiver = Archiver(api.store.part(Backlog), database)
+        with asking_as(api, "acme"):
+            await api.meet_worker()
+            runs = [await api.submit(input="hello", tags=["left"]) for _ in range(3)]
+            for run in runs:
+                await api.finish(run, "bye")
+        await archiver.look()
+        for run in runs:
+            await evict(api.redis, run["conversation_id"], run["id"])
+        with asking_as(api, "acme"):
+            answer = (
+                await api.client.post("/v1/runs/actions", json={"action": "delete", "filter": {"tag": "left"}})
+            ).json()
+            assert (answer["matched"], answer["done"], answer["skipped"]) == (3, 3, {})
+            assert (await api.client.get("/v1/runs?tag=left")).json()["data"] == []
+        await archiver.look()
+        assert await database.runs([run["id"] for run in runs]) == []
+        await api.store.memories.close()
+    await database.close()
