@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 NEVER = math.inf  # when an answer came that was lost
 UNDECIDED = "so many orders are possible that it is not known whether one keeps the promises"
-_MOST = 200_000  # states of a search: some ten seconds
+_MOST = 20_000  # states of a search: half a minute at worst
 _CHANGES = ("submit", "cancel", "decide", "say")
 _FAILS = {"failed", "expired", "incomplete"}
 _ENDS = {*_FAILS, "completed", "cancelled"}
