@@ -99,7 +99,7 @@ typescript: $(STACK) ## make the package of the client for TypeScript, in dist/ 
 	cd clients/typescript && npm pack --ignore-scripts --pack-destination ../../dist
 
 check-clients: $(DEV) $(CLIENTS)/.installed ## run clients made from the API's document, those of chat kits, and the examples
-	$(BIN)/python -m pytest --forks 2 tests/process/test_generated_clients.py tests/process/test_ai_sdk_client.py tests/process/test_ag_ui_client.py tests/process/test_chat_pages.py tests/process/test_example_pages.py tests/process/test_openai_in_a_browser.py tests/process/test_console_accessibility.py -m chaos $(ARGS)
+	$(BIN)/python -m pytest --forks 2 tests/process/test_generated_clients.py tests/process/test_ai_sdk_client.py tests/process/test_ag_ui_client.py tests/process/test_chat_pages.py tests/process/test_example_pages.py tests/process/test_fastapi_example.py tests/process/test_openai_in_a_browser.py tests/process/test_console_accessibility.py -m chaos $(ARGS)
 
 check-openai: $(DEV) $(CLIENTS)/.installed ## run five versions of OpenAI's client, loose and strict, and that for Node.js
 	$(BIN)/python -m tests.openai_clients.install

@@ -14,6 +14,9 @@ from palaver.client import Unauthorized as Unauthorized
 from palaver.client import Unavailable as Unavailable
 from palaver.client import Unprocessable as Unprocessable
 from palaver.client import WaitTimeout as WaitTimeout
+from palaver.config.mounting import Identity as Identity
+from palaver.config.mounting import MountedApi as MountedApi
+from palaver.config.mounting import asgi as asgi
 from palaver.errors import ConfigurationError as ConfigurationError
 from palaver.errors import ErrorClass as ErrorClass
 from palaver.errors import PalaverError as PalaverError

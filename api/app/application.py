@@ -37,7 +37,6 @@ from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.store.server.preflight import Preflight
 
-from ..http.hosts import refuse_open_bind
 from ..kit.dialects import Dialect, respond
 from .installed import add_routes, dialects_of
 from .middleware import Access, Middleware
@@ -77,12 +76,13 @@ def create_app(
     policies: Mapping[str, RetryPolicy] | None = None,
     dialects: Sequence[Dialect] | None = None,
     policy: OperatorPolicy | None = None,
+    access: type[Access] = Access,
 ) -> ApiApplication:
     """Return the API. Arguments that are left out are made from the settings, and these from the environment, when it
     starts.
 
-    One of the ``dialects`` has no prefix: it owns what the others do not. Raises ValueError if none is such, and
-    ConfigurationError for dialects that are not installed.
+    One of the ``dialects`` has no prefix: it owns what the others do not. ``access`` is made of the settings when it
+    starts. Raises ValueError if none is such, and ConfigurationError for dialects that are not installed.
 
     Starting raises ConfigurationError for settings that do not fit.
     """
@@ -96,13 +96,12 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: ApiApplication) -> AsyncIterator[None]:
         chosen = settings or environment()
-        refuse_open_bind(chosen, chosen.host)
         app.state.read_lately = OrderedDict()
         app.state.turns = Turns(_SOCKETS_A_TURN, rest=_TURNS_BETWEEN)
         opened = store or Store.connect(chosen, shared=True, send=publisher is None)
         stored_keys = StoredKeys(opened.api_keys, opened.signing_keys)
         foreign = _foreign_tokens(chosen, opened)
-        app.state.access = Access.of(chosen, stored_keys, foreign)
+        app.state.access = access.of(chosen, stored_keys, foreign)
         known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(
             settings=chosen,

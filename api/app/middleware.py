@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,7 +28,7 @@ from ..http.access_log import log_request
 from ..http.auth import DOCUMENTS, METRICS, QUEUES, CallerKeys, Keys, routed_path, unauthenticated
 from ..http.client_connection import connection_of
 from ..http.cors import Cors
-from ..http.hosts import Hosts, host_of
+from ..http.hosts import Hosts, host_of, refuse_open_bind
 from ..http.problems import Problem
 from ..http.requests import enter_root
 from ..kit.dialects import Dialect, dialect_of, respond
@@ -42,7 +42,7 @@ _ONCE: Final = frozenset(
     b"mcp-session-id origin sec-fetch-site transfer-encoding x-session-api-key".split()
 )
 """Headers that decide something: of two, one program takes the first and another the last."""
-_REFUSED: Final = 1008
+REFUSED: Final = 1008
 """The code with which a WebSocket is closed if its opening request is refused."""
 _UNTRACED: Final = nullcontext()
 
@@ -62,12 +62,13 @@ class Access:
     """The way in which submitted runs get their traces; None if tracing is off."""
 
     @classmethod
-    def of(cls, settings: Settings, stored: StoredKeys, foreign: TokenReader | None = None) -> Access:
+    def of(cls, settings: Settings, stored: StoredKeys, foreign: TokenReader | None = None) -> Self:
         """Return the access to an application with these settings.
 
         Raises:
-            ConfigurationError: traces are to be sent, and not as Palaver can.
+            ConfigurationError: traces are to be sent, and not as Palaver can; or others get in, and there are no keys.
         """
+        refuse_open_bind(settings, settings.host)
         narrow = {METRICS: Keys(settings.metrics_keys), QUEUES: Keys(settings.queues_keys)}
         return cls(
             CallerKeys(settings, stored, foreign),
@@ -139,7 +140,7 @@ class Middleware:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        request_id = _request_id(headers.get(b"x-request-id"))
+        request_id = request_id_of(headers.get(b"x-request-id"))
         path, app_state = routed_path(scope), scope["app"].state
         state = scope.setdefault("state", {})
         dialect = dialect_of(path, app_state.dialects)
@@ -189,7 +190,7 @@ class Middleware:
                 if began:
                     return
                 if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
-                    await send({"type": "websocket.close", "code": _REFUSED})
+                    await send({"type": "websocket.close", "code": REFUSED})
                 else:
                     await answer(scope, receive, send_with_id)
             finally:
@@ -197,7 +198,7 @@ class Middleware:
                     log_request(scope, status, state["caller"].name, monotonic() - arrived_at)
 
 
-def _request_id(header: bytes | None) -> str:
+def request_id_of(header: bytes | None) -> str:
     """Return the client's request id, if it is one that may enter a log; else a new one."""
     if header is not None and _REQUEST_ID.fullmatch(header):
         return header.decode()

@@ -74,6 +74,20 @@ class Hosts:
                 raise Problem("origin_not_allowed", "Name its host in PALAVER_ALLOWED_HOSTS, or set PALAVER_API_KEYS.")
 
 
+class OwnPages(Hosts):
+    """The same where a cookie may be what tells the caller, which a browser sends with requests of any page: only pages
+    of the host that is asked, and those of PALAVER_CORS_ORIGINS, change something or open a socket."""
+
+    def _check_page(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+        if scope.get("method") in _SAFE or origin in self._origins or site in (b"same-origin", b"none"):
+            return
+        # What names neither is no browser. Older ones name the origin alone.
+        own = origin is None or origin.partition(b"://")[2].lower() == headers.get(b"host", b"").lower()
+        if site is not None or not own:
+            raise Problem("origin_not_allowed", "A page of another origin must not do this: see PALAVER_CORS_ORIGINS.")
+
+
 def host_of(headers: Mapping[bytes, bytes]) -> str:
     """Return the host that is asked for, without its port, in lower case.
 

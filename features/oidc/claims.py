@@ -25,7 +25,7 @@ class UnfitClaims(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class TokenHolder:
     """The bearer of a token, as the issuer has it."""
 
     name: str
@@ -60,7 +60,7 @@ class ClaimRules:
             settings.oidc_scopes or [ScopeGrant(scope, frozenset({scope})) for scope in SCOPES],
         )
 
-    def identity(self, claims: Mapping[str, Any], now: float) -> Identity:
+    def identity(self, claims: Mapping[str, Any], now: float) -> TokenHolder:
         """Return the bearer of a token with these claims, at the Unix time ``now``.
 
         Raises:
@@ -81,7 +81,7 @@ class ClaimRules:
             raise UnfitClaims("sub is not 1 to 255 printable characters of ASCII without blanks")
         values = _values(claims, self.scopes_claim)
         granted = [grant for grant in self.grants if grant.value in values]
-        return Identity(
+        return TokenHolder(
             name=f"{NAMED}{subject}",
             tenant=self._tenant(claims),
             scopes=frozenset[Scope]().union(*(grant.scopes for grant in granted)),

@@ -13,7 +13,7 @@ from palaver.operations.live_keys import IssuerUnavailable, LiveToken
 from palaver.store.tenants.tenants import Tenants
 from palaver.vocabulary.limits import limit_of
 
-from .claims import LEEWAY, ClaimRules, Identity, UnfitClaims
+from .claims import LEEWAY, ClaimRules, TokenHolder, UnfitClaims
 from .documents import Unfetched
 from .issuer import Issuer
 
@@ -63,7 +63,7 @@ class ForeignTokens:
         """Ask the issuer for no more keys."""
         await self._issuer.close()
 
-    async def _tag(self, identity: Identity) -> str:
+    async def _tag(self, identity: TokenHolder) -> str:
         tag = "" if identity.tenant is None else await self._known(identity.tenant)
         if tag is None or (tag and identity.operator):
             # The same sentence, whether there is such a tenant or not.

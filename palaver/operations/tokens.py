@@ -68,7 +68,7 @@ async def create_token(backend: Backend, request: TokenRequest, caller: Caller) 
 def _check_subject(subject: str) -> None:
     if token_ends_at.get() < math.inf:
         # Who has such a token may be a browser, and would choose who it is.
-        raise _misfit("cannot be had with a token of an issuer, which says who has it: leave it out")
+        raise _misfit("cannot be had by a caller whom an issuer or an application has named already: leave it out")
     if safe_text(subject) != subject:
         raise _misfit("looks like a key or another secret, and is shown: name the person by an id")
 

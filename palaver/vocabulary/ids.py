@@ -40,6 +40,8 @@ CONVERSATION_ID: Final = f"^conv{_OF_KIND}"
 """The pattern of the id of a conversation, for documents."""
 RUN_ID: Final = f"^run{_OF_KIND}"
 """The pattern of the id of a run."""
+TENANT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+"""The name of a tenant, as a whole."""
 _TOOL_CALL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 

@@ -22,10 +22,10 @@ from tests.waiting import PATIENCE
 PUBLIC = (
     "APIError", "AgentSpec", "Approvals", "AsyncPalaver", "Budget", "BulkResult", "ClientError", "ClientTool",
     "ConfigurationError", "Conflict", "ConnectionFailed", "Conversation", "ConversationMessage", "ErrorClass",
-    "Event", "Exported", "FilePart", "ImagePart", "ListedModel", "Message", "NotFound", "Palaver", "PalaverError",
-    "PendingAction", "RetryPolicy", "RetryableToolError", "Rule", "Run", "RunFailed", "RunStatus", "StopReason",
-    "StuckLimits", "TextPart", "TooManyRequests", "Tool", "ToolContext", "ToolError", "Unauthorized", "Unavailable",
-    "Unprocessable", "Usage", "WaitTimeout", "tool",
+    "Event", "Exported", "FilePart", "Identity", "ImagePart", "ListedModel", "Message", "MountedApi", "NotFound",
+    "Palaver", "PalaverError", "PendingAction", "RetryPolicy", "RetryableToolError", "Rule", "Run", "RunFailed",
+    "RunStatus", "StopReason", "StuckLimits", "TextPart", "TooManyRequests", "Tool", "ToolContext", "ToolError",
+    "Unauthorized", "Unavailable", "Unprocessable", "Usage", "WaitTimeout", "asgi", "tool",
 )  # fmt: skip
 SERVER_ONLY = ("aiohttp", "celery", "flower", "kombu", "orjson", "redis", "starlette", "uvicorn")
 CLI_ONLY = ("rich", "typer")

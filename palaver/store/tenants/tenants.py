@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple, assert_never
 
@@ -14,11 +13,10 @@ from palaver.store.redis.connection import Connection
 from palaver.store.redis.reach import NOBODY
 from palaver.store.scripting.contracts.tenants import Added, CreateTenant, NameTaken, TagTaken, TooManyTenants
 from palaver.store.scripting.scripts import Scripts
-from palaver.vocabulary.ids import new_tag
+from palaver.vocabulary.ids import TENANT_NAME, new_tag
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 NO_TENANT: Final = "There is no tenant of that name."
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 class Tenant(NamedTuple):
@@ -49,7 +47,7 @@ class Tenants:
             Refused: ``invalid_name``, it is none; ``too_many_tenants``, there are as many as there may be.
             StateConflict: ``tenant_exists``.
         """
-        if not _NAME.fullmatch(name):
+        if not TENANT_NAME.fullmatch(name):
             raise Refused("invalid_name", "a tenant's name is 1 to 63 of a-z, 0-9 and -, and does not begin with -")
         if name == DEFAULT.name:
             raise _exists(name)
@@ -75,7 +73,7 @@ class Tenants:
         """The tenant of this name, if there is one that is not being erased."""
         if name == DEFAULT.name:
             return DEFAULT
-        if not _NAME.fullmatch(name):
+        if not TENANT_NAME.fullmatch(name):
             return None
         record, erasing = await self._redis.hmget(access_keys.TENANTS, [name, f"-{name}"])
         return None if record is None or erasing is not None else Tenant(name, orjson.loads(record)["tag"])

@@ -60,7 +60,7 @@ export async function request(method, path, { query, body, headers, signal, key 
       body: body === undefined ? undefined : JSON.stringify(body),
       signal: signal ? AbortSignal.any([signal, late]) : late,
       cache: "no-store",
-      credentials: "omit",
+      credentials: "same-origin",
       redirect: "error",
     });
   } catch (error) {

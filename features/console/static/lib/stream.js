@@ -45,7 +45,7 @@ export async function follow(path, { query, take, say, last, signal }) {
         headers: { Accept: "text/event-stream", ...authorization(), ...(place && { "Last-Event-ID": place }) },
         signal: attempt.signal,
         cache: "no-store",
-        credentials: "omit",
+        credentials: "same-origin",
         redirect: "error",
       });
       if (response.status === 204) return say("ended");

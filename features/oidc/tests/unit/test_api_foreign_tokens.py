@@ -303,7 +303,7 @@ async def test_who_has_a_token_of_the_issuer_cannot_make_one_for_another_person(
     asked = {"run": run["id"], "subject": "bob"}
     answer = await api.client.post("/v1/tokens", json=asked, headers=there.bearer(scope=ALL))
     assert answer.status_code == 422
-    assert "which says who has it" in answer.text
+    assert "has named already: leave it out" in answer.text
 
 
 async def test_while_the_issuer_is_away_a_good_token_is_no_bad_one(
