@@ -6,12 +6,16 @@ import random
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Final
 
 from palaver.config.roles import port_number
 
 from .errors import StackError
 
 HOST = "127.0.0.1"
+
+EVERY_ADDRESS: Final = {"": HOST, "0.0.0.0": HOST, "::": "::1"}
+"""Hosts at which a server listens everywhere, with where it is reached from its own machine."""
 
 # Below every system's range for outgoing connections (Linux starts at 32768, macOS at 49152): a client that
 # retries a port of that range while its server is down can be given the very port and connect to itself.
@@ -58,7 +62,7 @@ class Ports:
 
 def asked_at(host: str) -> str:
     """The address, for a URL, at which this machine asks a server that listens at ``host``."""
-    reached = {"": HOST, "0.0.0.0": HOST, "::": "::1"}.get(host, host)
+    reached = EVERY_ADDRESS.get(host, host)
     return f"[{reached}]" if ":" in reached else reached
 
 

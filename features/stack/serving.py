@@ -18,7 +18,7 @@ from palaver.telemetry import logs
 
 from .child_output import Relay, write
 from .plan import COMMANDS
-from .ports import HOST
+from .ports import EVERY_ADDRESS, HOST
 from .redis_config import redis_config, room_of
 from .running import keep_running
 from .stack import Stack
@@ -98,7 +98,9 @@ def welcome(stack: Stack, workers: int, redis_room: int | None, lines: Sequence[
         durable = "on the disk within a second (appendfsync everysec)"
         redis = f"its own, up to {redis_room} MiB, {durable}; PALAVER_REDIS_URL=redis://HOST:6379/0 has one elsewhere"
     parts = [f"Redis     {redis}", f"workers   {workers}, for model steps and tools; {more}", *lines]
-    return [f"serving at {stack.url}", f"  data      {stack.data_dir}", *(f"  {part}" for part in parts)]
+    # Such a host is no address to open.
+    open_to = ", and at every address of this machine" if stack.host in EVERY_ADDRESS else ""
+    return [f"serving at {stack.url}{open_to}", f"  data      {stack.data_dir}", *(f"  {part}" for part in parts)]
 
 
 def line_of(name: str) -> Callable[[bytes], bytes]:

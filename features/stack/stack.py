@@ -126,9 +126,14 @@ class Stack:
         self.stop()
 
     @property
+    def host(self) -> str:
+        """The address at which the API listens."""
+        return self._plan.host
+
+    @property
     def url(self) -> str:
         """The API, as this machine asks it."""
-        return f"http://{asked_at(self._plan.host)}:{self.ports.api}"
+        return f"http://{asked_at(self.host)}:{self.ports.api}"
 
     @property
     def flower_url(self) -> str:

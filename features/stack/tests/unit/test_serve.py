@@ -174,6 +174,7 @@ def test_it_is_an_api_and_a_worker_for_both_kinds_of_step(tmp_path: Path, monkey
     assert "PALAVER_FLOWER_OPEN" not in environment
     assert made.data_dir == tmp_path / ".palaver"
     assert made.url == "http://127.0.0.1:8080"
+    assert welcome(made, 1, 64, [])[0] == "serving at http://127.0.0.1:8080, and at every address of this machine"
 
 
 @pytest.mark.parametrize(
@@ -186,6 +187,7 @@ def test_the_api_is_asked_where_it_listens(host: str, asked: str) -> None:
 
 def test_each_part_has_a_line_that_says_where_it_goes_when_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "\n".join(welcome(stack(), 1, 64, ["archive   here"]))
+    assert said.startswith("serving at http://127.0.0.1:8080\n")
     assert "its own, up to 64 MiB" in said
     assert "PALAVER_REDIS_URL=redis://" in said
     assert "palaver serve --workers 2" in said
