@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_version_does_all_of_it(cluster: Cluster, version: str) -> None:
+    if not folder(version).exists():
+        pytest.skip("OPENAI'S OLDER CLIENTS ARE NOT TESTED: make check-openai installs them")
     environment = {**os.environ, "PYTHONPATH": str(folder(version))}
     url = f"{cluster.stack.url}/openai/v1"
     done = subprocess.run(
