@@ -1,5 +1,5 @@
 """The look of ``palaver serve`` at its environment before it starts anything. What is loaded for that goes with the
-process that looks: it is not what serves."""
+process that looks: it is not what serves (ADR 0149)."""
 
 from __future__ import annotations
 
