@@ -30,7 +30,7 @@ AGENT = {"model": "fake/tool-1+rate-20", "tools": ["order_status"]}
 
 @pytest.fixture(scope="module")
 def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    environment = {"PALAVER_TOOLS": "shop_tools", "PYTHONPATH": str(FOLDER)}
+    environment = {"PALAVER_TOOLS": "shop_tools", "PYTHONPATH": str(FOLDER), "PALAVER_CONSOLE": "true"}
     with Cluster(tmp_path_factory.mktemp("shop"), environment=environment) as cluster:
         yield cluster
 
@@ -170,4 +170,6 @@ def test_its_page(shop: Shop, chromium: str, tmp_path: Path) -> None:
         shown = tab.evaluate(log)
         tab.reload()
         tab.until(f"document.title === 'cancelled' && {log} === {shown!r}")
+        tab.open(f"{shop.url}/agents/console#/runs")
+        tab.until("document.querySelector('main').innerText.includes('cancelled')")
         assert tab.errors == []

@@ -137,7 +137,7 @@ def test_the_wheel_answers_as_a_provider_and_has_no_judge(wheel: Path) -> None:
 
 
 def test_nothing_of_the_checkout_is_seen(environment: Path, tmp_path: Path) -> None:
-    asked = "import json, palaver.workers.steps.step, palaver.api, sys, importlib.util as found;"
+    asked = "import json, palaver.workers.steps.step, palaver.api, sys, importlib.util as found; palaver.asgi();"
     asked += (
         "print(json.dumps([palaver.__file__, *(bool(found.find_spec(name)) for name in ('workers', 'api', 'tests'))]))"
     )
