@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from api.app.installed import dialects_of
-from tests.unit.test_mounted import site
+from tests.unit.mounted_site import site
 
 
 async def test_its_files_are_below_the_mount() -> None:

@@ -8,7 +8,7 @@ import orjson
 from websockets.asyncio.client import connect
 
 from features.openhands.tests.unit.test_openhands_agents import AGENT
-from tests.unit.test_mounted import served, site
+from tests.unit.mounted_site import served, site
 from tests.waiting import PATIENCE
 
 
