@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from secrets import token_hex
 from typing import Final
 
@@ -23,7 +24,7 @@ from palaver.operations.catalog import Catalog
 from palaver.operations.measured import Measured
 from palaver.schemas.actions import Item
 from palaver.schemas.conversation import ConversationMessage
-from palaver.schemas.models import Run, Submission
+from palaver.schemas.models import AgentSpec, Run, Submission
 from palaver.steps.leases import Delivery
 from palaver.store import Store
 from palaver.store.reading.events import StoredEvent
@@ -45,7 +46,7 @@ _CAPACITY: Final = 100
 """Steps that the store may deliver at a time."""
 _PAGE: Final = 1000
 _NOTHING_DUE: Final = 86_400.0
-"""Seconds, as the due index says it: more than any time that it has."""
+"""The answer of the due index where it has nothing, in seconds."""
 _PROVIDER: Final = Provider(base_url="http://model.invalid/v1", image_addresses=True)
 
 
@@ -132,10 +133,12 @@ class Engine:
         """Take a run on, as the API does with a key of that name, and bring it as far as it goes. Raises as
         `palaver.operations.submit`, and as `resume`."""
         self._require_here()
-        for model in () if submission.spec is None else submission.spec.models:
-            name = model.partition("/")[0]
-            self._able.providers[name] = self._providers.setdefault(name, _PROVIDER)
+        if submission.spec is not None:
+            self._provide(submission.spec)
         await self._sweep()
+        # It would know tools and providers of a moment ago.
+        await self._backend.catalog.close()
+        self._backend = replace(self._backend, catalog=Catalog(self._runtime.store))
         taken = await submit(self._backend, submission, Caller(trusted=True, name=by))
         return await self._go_on(taken.run.id)
 
@@ -154,6 +157,14 @@ class Engine:
         if cancelled:
             await cancel(self._backend, run_id, caller)
         return await self._go_on(run_id)
+
+    def _provide(self, agent: AgentSpec) -> None:
+        """Have the providers of an agent, and of those below it."""
+        for model in agent.models:
+            name = model.partition("/")[0]
+            self._able.providers[name] = self._providers.setdefault(name, _PROVIDER)
+        for below in agent.subagents.values():
+            self._provide(below.agent)
 
     def _require_here(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
@@ -215,7 +226,7 @@ class Engine:
         upcoming = await self._sweep()
         if self._deliveries.waiting:
             return
-        if upcoming >= _NOTHING_DUE:
+        if upcoming == _NOTHING_DUE:
             raise AssertionError(f"the run is {run.status}, and nothing of it will be due: {run.waiting}")
         self._clock.advance(upcoming + 0.001)
 

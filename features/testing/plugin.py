@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def palaver_runs(request: pytest.FixtureRequest) -> Iterator[PalaverRuns]:
-    """PalaverRuns of agents in this process, on a store and with a model of this test alone.
+    """Runs of agents in this process, on a store and with a model of this test alone.
 
     A test that passes without asking for the whole script of its model is an error.
     """

@@ -1,4 +1,4 @@
-"""PalaverRuns of agents in a test."""
+"""Runs of agents in a test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_RUN: Final = frozenset(Submission.model_fields) - _OF_AGENT - {"agent", "inp
 
 
 class PalaverRuns:
-    """PalaverRuns agents to their end in this process, on a store of its own: the fixture ``palaver_runs``.
+    """Runs agents to their end in this process, on a store of its own: the fixture ``palaver_runs``.
 
     In a program without pytest it is a context manager, which checks behind the block that the model was asked for
     its whole script.
@@ -45,6 +45,8 @@ class PalaverRuns:
         self._loop = SteppedLoop()
         self._functions = LocalFunctions(self._elsewhere)
         self._engine: Engine | None = None
+        self._agents: dict[str, AgentSpec] = {}
+        """The agent of each conversation."""
 
     def run(
         self,
@@ -58,8 +60,9 @@ class PalaverRuns:
     ) -> LocalRun:
         """Submit a run, and return it once it has ended or waits for a person.
 
-        Its agent has these ``tools``, and those that its own list names of earlier runs. ``fields`` are those of an
-        agent, such as ``instructions``, and those of a run, such as ``conversation_id`` and ``budget``. ``by`` is the
+        Its ``agent`` has these ``tools`` behind those of its own list: functions, or names of earlier ones. ``fields``
+        are those of an agent, such as ``instructions``, and those of a run, such as ``conversation_id`` and ``budget``.
+        Without an ``agent`` they change that of the conversation, if there is one. ``by`` is the
         name of the key that submits it, where a second person has to approve. With ``raise_errors`` what a tool raises
         is raised here, unless it is a `ToolError`: those are for the model.
 
@@ -100,7 +103,9 @@ class PalaverRuns:
             self._engine = Engine(self.clock, self.model, self._functions)
         self._engine.raise_errors = raise_errors
         run = LocalRun(self._engine, self._loop, self._functions.begun)
-        return await run.look(await self._engine.submit(submission, by))
+        await run.look(await self._engine.submit(submission, by))
+        self._agents[run.conversation_id] = run.shown.agent
+        return run
 
     def _spec(
         self, tools: Sequence[Function], agent: AgentSpec | Mapping[str, Any] | None, fields: Mapping[str, Any]
@@ -112,12 +117,15 @@ class PalaverRuns:
             raise TypeError(f"neither an agent nor a run has a field {name!r}{did_you_mean(name, _OF_AGENT | _OF_RUN)}")
         if isinstance(agent, str):
             raise TypeError(f"no agents are kept in a test: give the agent itself, and not its name {agent!r}")
-        names = self._functions.take(tools)
-        if agent is None and not tools and not of_agent and of_run.get("conversation_id") is not None:
-            return None, of_run
+        names, conversation_id = self._functions.take(tools), of_run.get("conversation_id")
+        if agent is None and conversation_id is not None:
+            if not names and not of_agent:
+                return None, of_run
+            agent = self._agents.get(conversation_id)
         base = _written(agent) if isinstance(agent, AgentSpec) else agent or {}
         spec = {"model": _MODEL, **base, **of_agent}
-        spec["tools"] = [*dict.fromkeys([*spec.get("tools", ()), *names])]
+        own = [each if isinstance(each, str) else self._functions.take([each])[0] for each in spec.get("tools", ())]
+        spec["tools"] = [*dict.fromkeys([*own, *names])]
         return spec, of_run
 
     async def _elsewhere(self, function: Callable[[], ToolAnswer]) -> ToolAnswer:

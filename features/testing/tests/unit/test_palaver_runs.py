@@ -74,6 +74,16 @@ def test_a_conversation_goes_on(palaver_runs: PalaverRuns) -> None:
     assert (first.calls("refund"), second.calls("refund")) == ([], [{"order": 1}])
 
 
+def test_what_is_said_of_the_agent_of_a_conversation_changes_it(palaver_runs: PalaverRuns) -> None:
+    palaver_runs.model.says("Hello.").says("Hello again.")
+    first = palaver_runs.run("hello", agent={"tools": [refund], "model": "a/one"}, instructions="Be kind.")
+    palaver_runs.run("again", tools=[delete], model="b/two", conversation_id=first.conversation_id)
+    request = palaver_runs.model.requests[-1]
+    assert request.tools == ["refund", "delete"]
+    assert request.messages[0] == {"role": "system", "content": "Be kind."}
+    assert request.body["model"] == "two"
+
+
 def test_failures_are_tried_again_as_in_production_and_no_test_waits(palaver_runs: PalaverRuns) -> None:
     palaver_runs.model.fails(429, retry_after=20).fails("timeout").fails("connection").fails("cut").says("At last.")
     began = palaver_runs.clock.now
@@ -197,7 +207,7 @@ def test_time_runs_out_while_a_person_is_awaited(palaver_runs: PalaverRuns) -> N
 
 def test_a_run_that_begins_later_does_so_at_once(palaver_runs: PalaverRuns) -> None:
     palaver_runs.model.says("Good morning.")
-    morning = palaver_runs.clock.now + timedelta(hours=9)
+    morning = palaver_runs.clock.now + timedelta(days=3)
     run = palaver_runs.run("wake me", start_after=morning)
     assert run.output == "Good morning."
     assert run.shown.times.started_at is not None
@@ -214,7 +224,7 @@ def test_a_client_answers_its_tool(palaver_runs: PalaverRuns) -> None:
 
 def test_an_agent_calls_another_one(palaver_runs: PalaverRuns) -> None:
     palaver_runs.model.calls("agent_clerk", message="refund 1").calls("refund", order=1).says("Paid.").says("All done.")
-    clerk = {"agent": {"model": "scripted/clerk", "tools": ["refund"]}}
+    clerk = {"agent": {"model": "other/clerk", "tools": ["refund"]}}
     run = palaver_runs.run(
         "refund 1", tools=[refund], agent={"tools": ["agent_clerk"], "subagents": {"agent_clerk": clerk}}
     )
