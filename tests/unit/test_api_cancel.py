@@ -63,7 +63,8 @@ async def test_a_cancel_tells_how_long_it_took_to_hold() -> None:
         slow.end()
         await slow.task
         cancel = orjson.loads(slow.body)["cancel"]
-        assert 100 <= cancel["acked_ms"] <= (time.monotonic() - arrived + 1) * 1000
+        # The application may see the request some time after it was sent.
+        assert 50 <= cancel["acked_ms"] <= (time.monotonic() - arrived + 1) * 1000
         assert cancel["stopped_ms"] >= cancel["acked_ms"]
 
 
