@@ -63,7 +63,7 @@ async def test_what_is_anothers_is_answered_as_what_is_not_there(url: str, victi
                 # Without what the attacker has made of its own meanwhile.
                 await api.redis.flushall()
                 for key, left, value in there:
-                    await api.redis.restore(key, max(0, left), value or b"")
+                    await api.redis.restore(key, max(0, left), value or b"", replace=True)
         assert tried > 100
         assert not await api.redis.exists(keys.run(run["id"]), keys.conversation(run["conversation_id"]))
         with asking_as(api, victim):
