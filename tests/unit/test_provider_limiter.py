@@ -486,12 +486,13 @@ async def test_who_probes_a_provider_need_not_be_the_one_to_probe_its_model() ->
         await worker.limiter.met_outage(await worker.lease("narrow/well"), UNREACHED, set())
     other = await worker.lease("narrow")
 
-    async def probes_the_provider() -> bool:
+    async def probes() -> set[str]:
         permit = worker.permit(other)
         async with permit:
-            return {*permit.probes} == {"narrow"}
+            return set(permit.probes)
 
-    await aeventually(probes_the_provider)
+    # On a machine that stalls the outage of the provider is over by then.
+    assert await aeventually(probes) in ({"narrow"}, {"narrow/echo"})
 
 
 @pytest.mark.slow
