@@ -156,12 +156,12 @@ class Archiver:
         """Write what took too long together. Slow is one of them, or the database: it is, if two are and none was
         written."""
         slow = list[ArchivedConversation]()
-        for each in batch:
+        for tried, each in enumerate(batch, 1):
             try:
                 await self._write([each], since)
             except ArchiveAway as away:
                 slow.append(each)
-                if away.reason != SLOW or (len(slow) > 1 and len(slow) == batch.index(each) + 1):
+                if away.reason != SLOW or (len(slow) > 1 and len(slow) == tried):
                     raise
                 _log.warning("%s is not archived: %s", each.id, away)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -13,21 +13,6 @@ from features.archive.database import Database
 from features.archive.tests.turns import RETENTION
 from palaver.config.settings import Settings
 from palaver.store import Store
-from tests import once
-
-
-@pytest.fixture
-def archive_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
-    """Turns the archive on, in the database of a URL: its parts stand in the scripts."""
-
-    def turn_on(url: str) -> str:
-        monkeypatch.setenv("PALAVER_ARCHIVE_URL", url)
-        once.forget_switches()
-        return url
-
-    yield turn_on
-    monkeypatch.undo()
-    once.forget_switches()
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,20 +15,14 @@ from features.archive.database import Database
 from features.archive.tests.turns import evict
 from palaver.store.redis import keys
 from palaver.vocabulary.ids import uuid_of
-from tests import once
 from tests.unit.two_tenants import CANARY, Attack, Belongings, asking_as, operations_of, tenants
 
 OPERATIONS = operations_of(create_app(dialects=dialects_of(("*",))).openapi())
 
 
 @pytest.fixture
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    url = f"sqlite:///{tmp_path}/archive.db"
-    monkeypatch.setenv("PALAVER_ARCHIVE_URL", url)
-    once.forget_switches()
-    yield url
-    monkeypatch.undo()
-    once.forget_switches()
+def url(tmp_path: Path, archive_at: Callable[[str], str]) -> str:
+    return archive_at(f"sqlite:///{tmp_path}/archive.db")
 
 
 @pytest.mark.slow
