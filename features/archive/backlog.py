@@ -238,7 +238,8 @@ def _acknowledgements(archived: ArchivedConversation) -> Iterator[Acknowledge]:
 
 
 def _texts(fields: Fields) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in fields.items()}
+    """Return a hash as it is archived: not whether it has come from there."""
+    return {name.decode(): value.decode() for name, value in fields.items() if name != b"recalled"}
 
 
 def _is_there(member: str) -> bool:

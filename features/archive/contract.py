@@ -163,6 +163,8 @@ class BringBack(Script[BroughtBack | StaysAway | TooLate]):
     copied: Key
     position: int
     """The last position of its log."""
+    created_at: int
+    """The time at which it began, in ms."""
     too_late: int
     """The time (ms) from which on it is not put back: what was read may have been deleted by then."""
     stays: int

@@ -206,13 +206,14 @@ class Database:
             return await find_conversations(connection, admitted, tenant, order, until, place, limit)
 
     async def run_counts(
-        self, tenant: str | None, after: datetime | None, before: datetime | None
-    ) -> Mapping[str, int]:
-        """Return the number of runs in each status, of those that were created between these times."""
+        self, tenant: str | None, after: datetime | None, before: datetime | None, most: int
+    ) -> tuple[Mapping[str, int], bool]:
+        """Return the number of runs in each status, of the ``most`` newest that were created between these times, and
+        whether these are all."""
         from .searching import run_counts
 
         async with self._connections.reading() as connection:
-            return await run_counts(connection, tenant, after, before)
+            return await run_counts(connection, tenant, after, before, most)
 
     async def count_conversations(
         self, admitted: ConversationFilter, tenant: str | None, most: int
@@ -246,8 +247,8 @@ class Database:
             return await amiss(connection, conversation_id)
 
     async def size(self) -> Mapping[str, int]:
-        """Return the rows of each table, by name, and ``bytes``, those of all tables. Of a large table on PostgreSQL
-        the rows are its own estimate."""
+        """Return the rows of each table, by name, and ``bytes``, those of all tables. The rows of a large table
+        are an estimate."""
         from .reading import size
 
         async with self._connections.reading() as connection:

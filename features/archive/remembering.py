@@ -19,10 +19,10 @@ from weakref import WeakValueDictionary
 from palaver.errors import ConfigurationError, CorruptRecord
 from palaver.schemas.conversation import Conversation, ConversationFilter, ConversationOrder
 from palaver.schemas.filters import RunFilter, admits, possible_statuses
-from palaver.schemas.models import Run
+from palaver.schemas.models import Run, RunCount
 from palaver.store.reading import records
 from palaver.store.reading.finding import ListPage, Place
-from palaver.store.reading.recall import RememberedCount, absent
+from palaver.store.reading.recall import RememberedCount
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Fields, now_ms
 from palaver.store.redis.reach import reach
@@ -120,11 +120,12 @@ class ArchiveMemory:
         find = partial(self._database.find_conversations, admitted, _tenant(), order, until)
         return await self._page(find, lambda record: records.conversation(record, {}), limit, place)
 
-    async def run_counts(self, after: datetime | None, before: datetime | None) -> Mapping[RunStatus, int]:
+    async def run_counts(self, after: datetime | None, before: datetime | None, *, most: int) -> RunCount:
         """As `palaver.store.reading.recall.Remembering.run_counts`."""
         with _known_later():
-            counts = await self._database.run_counts(_tenant(), after, before)
-        return {RunStatus(status): count for status, count in counts.items() if status in _STATUSES}
+            counts, complete = await self._database.run_counts(_tenant(), after, before, most)
+        known = {RunStatus(status): count for status, count in counts.items() if status in _STATUSES}
+        return RunCount(statuses=known, complete=complete)
 
     async def conversation_count(self, admitted: ConversationFilter, *, most: int) -> RememberedCount | None:
         """As `palaver.store.reading.recall.Remembering.conversation_count`."""
@@ -164,22 +165,34 @@ class ArchiveMemory:
                 return page
 
     async def _away(self, found: Sequence[FoundRecord]) -> Sequence[FoundRecord]:
-        """Return those of these that the store neither has nor has deleted."""
-        away = {*await absent(self._ground.redis, [each.id for each in found])}
+        """Return those of these that the store neither has nor has deleted. What has come back and is as it was is one
+        of them: it may have come behind the look at the store."""
+        pipeline = self._ground.redis.pipeline(transaction=False)
+        for each in found:
+            key = keys.run(each.id) if is_id("run", each.id) else keys.conversation(each.id)
+            pipeline.hmget(key, ("id", "recalled", "unfinished"))
+        there = await pipeline.execute() if found else ()
+        away = {each.id for each, fields in zip(found, there, strict=True) if _is_away(*fields)}
         of = {each.id: {each.id, each.fields.get("conversation", each.id)} for each in found if each.id in away}
         deleted = await self._deleted({any_id for ids in of.values() for any_id in ids})
-        return [each for each in found if each.id in of and not of[each.id] & deleted]
 
-    async def _deleted(self, ids: Collection[str]) -> set[str]:
-        """Return those of these that the archive is to forget, or has forgotten just now."""
-        pipeline, deleted = self._ground.redis.pipeline(transaction=False), set[str]()
+        def goes(each: FoundRecord) -> bool:
+            # What began behind a deletion is of another conversation of that id.
+            began = int(each.fields.get("created_at", 0))
+            return any(deleted.get(any_id, -1.0) >= began for any_id in of[each.id])
+
+        return [each for each in found if each.id in of and not goes(each)]
+
+    async def _deleted(self, ids: Collection[str]) -> dict[str, float]:
+        """Return those of these that the archive is to forget, or has forgotten just now, and when (ms)."""
+        pipeline, deleted = self._ground.redis.pipeline(transaction=False), dict[str, float]()
         for each in ids:
             pipeline.execute_command("ZSCORE", archive_keys.unarchived(shard_of(each)), DELETED + each)
             pipeline.execute_command("ZSCORE", archive_keys.forgotten(shard_of(each)), each)
         marks = iter(await pipeline.execute() if ids else ())
         for each, marked in zip(ids, zip(marks, marks, strict=True), strict=True):
-            if any(mark is not None for mark in marked):
-                deleted.add(each)
+            if times := [float(mark) for mark in marked if mark is not None]:
+                deleted[each] = max(times)
         return deleted
 
     async def read_runs(self, ids: Sequence[str]) -> Sequence[Run]:
@@ -229,6 +242,7 @@ class ArchiveMemory:
                     log=log,
                     copied=copied,
                     position=position,
+                    created_at=int(fields["created_at"]),
                     too_late=too_late,
                     stays=self._stays,
                     stored_fields=tuple(StoredField(name, value) for name, value in fields.items()),
@@ -273,9 +287,15 @@ def _known_later() -> Iterator[None]:
         raise ArchiveAway(str(error)) from None
 
 
+def _is_away(there: bytes | None, recalled: bytes | None, unfinished: bytes | None) -> bool:
+    """Tell by these fields of a hash whether the store does not have it, or has it as the archive does."""
+    return there is None or (recalled is not None and not int(unfinished or 0))
+
+
 def _hash(found: FoundRecord) -> Fields:
-    """Return the hash of a record, as Redis had it."""
-    return {name.encode(): value.encode(errors="replace") for name, value in found.fields.items()}
+    """Return the hash of a record, as Redis would have it if it came back."""
+    fields = {name.encode(): value.encode(errors="replace") for name, value in found.fields.items()}
+    return {**fields, b"recalled": b"1"}
 
 
 def _goes_on(admitted: ConversationFilter) -> bool:

@@ -83,12 +83,16 @@ async def find_conversations(
 
 
 async def run_counts(
-    connection: AsyncConnection, tenant: str | None, after: datetime | None, before: datetime | None
-) -> Mapping[str, int]:
-    """Return the number of runs in each status, of those that were created between these times."""
+    connection: AsyncConnection, tenant: str | None, after: datetime | None, before: datetime | None, most: int
+) -> tuple[Mapping[str, int], bool]:
+    """Return the number of runs in each status, of the ``most`` newest that were created between these times, and
+    whether these are all."""
     within = [*_of_tenant(RUNS, tenant), *_after(RUNS.c.created_at, after), *_before(RUNS.c.created_at, before)]
-    counted = select(RUNS.c.status, func.count()).where(*within).group_by(RUNS.c.status)
-    return {status: count for status, count in await connection.execute(counted) if status is not None}
+    newest = _List(RUNS, "created_at", ascending=False).behind(None, within, RUNS.c.status).limit(most).subquery()
+    counted = select(newest.c.status, func.count()).group_by(newest.c.status)
+    counts = [(status, count) for status, count in await connection.execute(counted)]
+    known = {status: count for status, count in counts if status is not None}
+    return known, sum(count for _, count in counts) < most
 
 
 async def count_conversations(

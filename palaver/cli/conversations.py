@@ -162,6 +162,7 @@ def _show(to: Console, conversation: Conversation) -> None:
         "created": moment(conversation.created_at),
         "updated": moment(conversation.updated_at),
         "entries": str(conversation.entries),
+        "archived": "it had left Redis" if conversation.archived else None,
         "active run": conversation.active_run,
         "queued runs": ", ".join(conversation.queued_runs),
         "last run": last and f"{last.run_id}: {last.status}",

@@ -94,6 +94,7 @@ def show_run(to: Console, run: Run, refused: Iterable[str] = ()) -> None:
         "created": moment(run.times.created_at),
         "started": moment(run.times.started_at),
         "ended": moment(run.times.ended_at),
+        "archived": "it had left Redis" if run.archived else "",
         "deadline": "" if run.status.terminal else moment(run.times.deadline),
         "usage": usage(run.usage),
         "submitted by": run.submitted_by,

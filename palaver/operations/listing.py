@@ -14,7 +14,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 async def count_runs(backend: Backend, after: datetime | None, before: datetime | None) -> RunCount:
     """Count the runs in each status, of those that were submitted between these times."""
-    return RunCount(statuses=await within_deadline(backend.store.runs.counts(after, before)))
+    return await within_deadline(backend.store.runs.counts(after, before))
 
 
 async def list_runs(backend: Backend, admitted: RunFilter, *, limit: int, cursor: str | None) -> RunPage:

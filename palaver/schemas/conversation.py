@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from operator import not_
 from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
@@ -51,6 +52,9 @@ class Conversation(DataModel):
     """The conversation whose log it began with."""
     forked_through: int | None = None
     """The position up to which."""
+    archived: bool = Field(default=False, exclude_if=not_)
+    """True if it has come from the archive, and nothing has happened in it since: it had left Redis. Absent if it has
+    not."""
 
     @property
     def unfinished_runs(self) -> tuple[str, ...]:

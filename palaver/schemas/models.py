@@ -7,6 +7,7 @@ answers carry every field, null where there is nothing to say.
 from __future__ import annotations
 
 from datetime import datetime
+from operator import not_
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, FailFast, Field, field_validator, model_validator
@@ -215,6 +216,8 @@ class RunCount(DataModel):
     """The number of runs in each status."""
 
     statuses: dict[RunStatus, int]
+    complete: bool = Field(default=True, exclude_if=bool)
+    """False: of what an archive has, the newest were counted alone, so there are more. Absent if all were."""
 
 
 class Waiting(DataModel):
@@ -321,6 +324,8 @@ class Run(DataModel):
     """Among the runs of its tenant, from 0 (first) to 9, where steps have to wait for their turn."""
     metadata: dict[str, str] = Field(default={})
     tags: tuple[str, ...] = ()
+    archived: bool = Field(default=False, exclude_if=not_)
+    """True if it has come from the archive, and nothing was changed since: it had left Redis. Absent if it has not."""
 
     @property
     def needs_somebody(self) -> bool:

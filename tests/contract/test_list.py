@@ -81,8 +81,8 @@ async def test_what_is_counted_between_two_times_is_what_the_list_has(driver: St
             )
             found = [run.status for run in listed.runs]
             counted = await driver.store.runs.counts(*between)
-            assert counted == {status: found.count(status) for status in RunStatus}
-    assert (await driver.store.runs.counts())[RunStatus.COMPLETED] == 1
+            assert counted.statuses == {status: found.count(status) for status in RunStatus}
+    assert (await driver.store.runs.counts()).statuses[RunStatus.COMPLETED] == 1
 
 
 async def test_several_lists_are_as_one(driver: StoreDriver, redis: Any) -> None:

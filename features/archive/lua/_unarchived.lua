@@ -1,13 +1,14 @@
 -- The ids of a shard that the archive lacks: a sorted set, by when a worker is to look at them next. `conv_…` is to be
 -- archived, `-conv_…` and `-run_…` are deleted here, and are to be forgotten there, since then. CONV `changes` is another
 -- text for each mark of a conversation, also of another one of its id, and after a failover: with it a worker says what it
--- has archived. CONV `archived` is the position of the log up to which that is, and CONV `in_archive` is
--- there once any of it was.
+-- has archived. CONV `archived` is the position of the log up to which that is, and CONV `in_archive` is there once any of
+-- it was. `recalled` is in the hash of what was brought back, until it changes.
 -- needs: now, expire_conversation
 
 local function note_unarchived(prefix, id)
   local now = redis.call('TIME')
   redis.call('HSET', prefix .. 'conv:' .. id, 'changes', now[1] .. '.' .. now[2])
+  redis.call('HDEL', prefix .. 'conv:' .. id, 'recalled')
   redis.call('ZADD', prefix .. 'unarchived', NOW, id)
 end
 
@@ -19,13 +20,17 @@ end
 
 -- The same of a run that has ended.
 local function hold_run(prefix, key, id)
+  redis.call('HDEL', key, 'recalled')
   redis.call('EXPIRE', key, Setting.HISTORY_RETENTION)
   redis.call('ZADD', prefix .. 'ended', NOW + Setting.HISTORY_RETENTION * 1000, id)
 end
 
 local function note_deleted(prefix, id) redis.call('ZADD', prefix .. 'unarchived', NOW, '-' .. id) end
 
--- Deletions stay while the archive has it, and for a while behind that.
-local function is_deleted(prefix, id)
-  return redis.call('ZSCORE', prefix .. 'unarchived', '-' .. id) or redis.call('ZSCORE', prefix .. 'forgotten', id)
+-- Deletions stay while the archive has it, and for a while behind that. One that was before it began is of another one of
+-- its id.
+local function is_deleted(prefix, id, began)
+  local deleted = redis.call('ZSCORE', prefix .. 'unarchived', '-' .. id)
+  local forgotten = redis.call('ZSCORE', prefix .. 'forgotten', id)
+  return math.max(tonumber(deleted or -1), tonumber(forgotten or -1)) >= tonumber(began)
 end

@@ -90,6 +90,7 @@ async def _bring(driver: StoreDriver, n: int) -> Act:
         log=keys.log(of),
         copied=copied,
         position=n,
+        created_at=0,
         too_late=2**42,
         stays=600,
         stored_fields=_fields(n),

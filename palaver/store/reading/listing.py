@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from palaver.config.settings import Settings
 from palaver.late import dataclass
 from palaver.schemas.filters import RunFilter, admits, possible_statuses
-from palaver.schemas.models import Run
+from palaver.schemas.models import Run, RunCount
 from palaver.store.reading import records
 from palaver.store.reading.finding import ListPage, Place, Search, ShardLists, find
 from palaver.store.reading.reading import Reading
@@ -86,9 +86,8 @@ class Listing(Reading):
 
         return await find(self._scripts, search, read, limit=limit, place=place)
 
-    async def counts(self, after: datetime | None = None, before: datetime | None = None) -> dict[RunStatus, int]:
-        """Return the number of runs in each status; of those that were submitted between these times, if they are
-        given."""
+    async def counts(self, after: datetime | None = None, before: datetime | None = None) -> RunCount:
+        """Count the runs in each status; of those that were submitted between these times, if they are given."""
         oldest = f"({records.millis(after)}" if after else "-inf"
         newest = f"({records.millis(before + _NEARLY_ONE)}" if before else "+inf"
         lists = [(status, of) for status in RunStatus for of in keys.reached_owners()]
@@ -102,7 +101,10 @@ class Listing(Reading):
         for _, parts in whole(self.shards, there):
             for (status, _), part in zip(lists, parts, strict=True):
                 counted[status] += part.length
-        return await self._memories.run_counts(counted, after, before)
+        count = await self._memories.run_counts(counted, after, before, most=limit_of("count_looked"))
+        if not count.complete:
+            count_exceeded("count_looked")
+        return count
 
     async def _children(self, parent: str, admitted: RunFilter, limit: int, place: Place | None) -> RunPage:
         """Return a page of the runs that calls of ``parent`` began, from those that its record names. A place is how

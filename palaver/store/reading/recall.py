@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from palaver.errors import UnknownRecord
 from palaver.feature import features
+from palaver.schemas.models import Run, RunCount
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.reach import is_reached
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from palaver.schemas.conversation import Conversation, ConversationFilter, ConversationOrder
     from palaver.schemas.filters import RunFilter
-    from palaver.schemas.models import Run
     from palaver.store.reading.finding import ListPage, Place
     from palaver.vocabulary.lifecycle import RunStatus
 
@@ -72,9 +72,9 @@ class Remembering(Protocol):
         """Return a page of the conversations within reach that fit and that the store does not have, in that order:
         those behind ``place``, and not beyond ``until``."""
 
-    async def run_counts(self, after: datetime | None, before: datetime | None) -> Mapping[RunStatus, int]:
-        """Return the number of runs within reach in each status that were created between these times, be they in the
-        store, too, or not."""
+    async def run_counts(self, after: datetime | None, before: datetime | None, *, most: int) -> RunCount:
+        """Return the number of runs within reach in each status that were created between these times, of the ``most``
+        newest, be they in the store, too, or not."""
 
     async def conversation_count(self, admitted: ConversationFilter, *, most: int) -> RememberedCount | None:
         """Return the number of conversations within reach that fit, of the ``most`` newest, be they in the store, too,
@@ -128,14 +128,15 @@ class Memories:
         return merged([found, await ask(self._memory, found.behind)], limit=limit, ascending=ascending)
 
     async def run_counts(
-        self, there: dict[RunStatus, int], after: datetime | None, before: datetime | None
-    ) -> dict[RunStatus, int]:
+        self, there: Mapping[RunStatus, int], after: datetime | None, before: datetime | None, *, most: int
+    ) -> RunCount:
         """Return counts of the store, or of what is remembered where these are larger: of what has ended it has all but
-        the latest."""
-        if self._memory is not None:
-            for status, count in (await self._memory.run_counts(after, before)).items():
-                there[status] = max(there[status], count)
-        return there
+        the latest. Of that no more than the ``most`` newest are counted."""
+        if self._memory is None:
+            return RunCount(statuses={**there})
+        remembered = await self._memory.run_counts(after, before, most=most)
+        larger = {status: max(count, remembered.statuses.get(status, 0)) for status, count in there.items()}
+        return RunCount(statuses=larger, complete=remembered.complete)
 
     async def conversation_count(self, admitted: ConversationFilter, *, most: int) -> RememberedCount | None:
         """As `Remembering.conversation_count`."""

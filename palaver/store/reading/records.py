@@ -62,7 +62,7 @@ RUN_FIELDS: Final = (
     "retried_from", "retried_as", "agent", "model", "seq", "attempt", "input_preview", "output", "error",
     "incomplete_details", "cancel", "created_at", "started_at", "ended_at", "deadline", "start_by", "start_after",
     "events", "budget", "priority", "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace", "parent",
-    "children",
+    "children", "recalled",
 )  # fmt: skip
 """The fields of a run's hash that `run` reads. The others may be long, such as how each of its actions was resolved."""
 _RUN_FIELDS: Final = tuple(map(str.encode, RUN_FIELDS))
@@ -168,6 +168,7 @@ def _run(fields: Fields) -> Run:
         metadata=orjson.loads(fields[b"metadata"]),
         priority=int(fields.get(b"priority") or USUAL_PRIORITY),
         tags=tuple(orjson.loads(fields[b"tags"])),
+        archived=b"recalled" in fields,
     )
 
 
@@ -217,7 +218,7 @@ def _cancel(text: bytes | None, ended: bytes | None) -> Cancellation | None:
 
 CONVERSATION_FIELDS: Final = (
     "id", "title", "agent", "metadata", "tags", "created_at", "updated_at", "revision", "entries", "active", "queued",
-    "last_outcome", "deleting", "forked_from", "forked_through", *USAGE_FIELDS,
+    "last_outcome", "deleting", "forked_from", "forked_through", "recalled", *USAGE_FIELDS,
 )  # fmt: skip
 """The fields of a conversation's hash that `conversation` reads. The others may be long."""
 ACTIVE_RUN_FIELDS: Final = ("status", *USAGE_FIELDS)
@@ -286,6 +287,7 @@ def _conversation(fields: Fields, active_run: Fields) -> Conversation:
         usage=_usage(fields, active_run),
         forked_from=_text(fields.get(b"forked_from")),
         forked_through=int(fields[b"forked_through"]) if b"forked_through" in fields else None,
+        archived=b"recalled" in fields and active is None and not fields.get(b"queued"),
     )
 
 

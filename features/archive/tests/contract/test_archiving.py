@@ -13,6 +13,7 @@ from features.archive.backlog import Backlog
 from features.archive.database import Database
 from features.archive.errors import SLOW, ArchiveAway, ArchiveOvertaken
 from features.archive.tests.turns import RETENTION, evict, one_turn
+from features.archive.verifying import Verification
 from palaver.config.settings import Settings
 from palaver.errors import UnknownConversation, UnknownRecord, UnknownRun
 from palaver.schemas.conversation import ConversationPatch, NewConversation
@@ -30,11 +31,11 @@ async def lacks(redis: Any) -> list[str]:
 
 async def snapshot(redis: Any, conversation: str, run: str) -> tuple[Any, ...]:
     """What the store has of a conversation and a run of it, byte for byte."""
-    fields = await redis.hgetall(keys.conversation(conversation))
+    hashes = [await redis.hgetall(key) for key in (keys.conversation(conversation), keys.run(run))]
+    own = (b"archived", b"in_archive", b"recalled")
     return (
-        {name: value for name, value in fields.items() if name not in (b"archived", b"in_archive")},
+        *({name: value for name, value in fields.items() if name not in own} for fields in hashes),
         await redis.xrange(keys.log(conversation), "-", "+"),
-        await redis.hgetall(keys.run(run)),
         [await redis.zscore(keys.conversations("00", index), conversation) for index in ("", ":updated")],
         [await redis.zscore(keys.runs("00", status), run) for status in (None, "completed")],
     )
@@ -68,9 +69,62 @@ async def test_what_is_gone_comes_back_as_it_was(
     before = await snapshot(redis, conversation, run)
     shown = await store.runs.get(run), await store.runs.conversation(conversation)
     await evict(redis, conversation, run)
-    assert (await store.runs.get(run), await store.runs.conversation(conversation)) == shown
+    back = await store.runs.get(run), await store.runs.conversation(conversation)
+    assert back == tuple(each.model_copy(update={"archived": True}) for each in shown)
     assert await snapshot(redis, conversation, run) == before
     assert await lacks(redis) == []
+
+
+async def marks(store: Store, conversation: str, *runs: str) -> list[bool]:
+    """What says that it has come from the archive, by lists and by its id, of the conversation and of these runs."""
+    listed = (await store.conversations.list({}, limit=10)).conversations
+    there = {run.id: run.archived for run in (await store.runs.list({}, limit=10)).runs}
+    alone = [(await store.runs.conversation(conversation)).archived]
+    alone += [(await store.runs.get(run)).archived for run in runs]
+    assert [*(each.archived for each in listed), *(there[run] for run in runs)] == alone
+    return alone
+
+
+async def test_what_has_come_from_the_archive_says_so_until_it_goes_on(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, database: Database
+) -> None:
+    conversation, run = await one_turn(driver)
+    assert await marks(store, conversation, run) == [False, False]
+    await archiver.look()
+    assert await marks(store, conversation, run) == [False, False]
+    await evict(redis, conversation, run)
+    # By lists first, where they do not come back, and then by their ids.
+    assert await marks(store, conversation, run) == [True, True]
+    assert await marks(store, conversation, run) == [True, True]
+    again, lease = await driver.begin(conversation_id=conversation)
+    assert await marks(store, conversation, run, again) == [False, True, False]
+    await driver.finish(lease)
+    await archiver.look()
+    assert await marks(store, conversation, run, again) == [False, True, False]
+    # Nor is it a part of what is archived.
+    await store.part(Backlog).archive_anew([conversation])
+    await archiver.look()
+    archived = [await database.record(conversation), *[each.fields for each in await database.runs([run, again])]]
+    assert not any("recalled" in fields for fields in archived if fields is not None)
+    assert [fault async for fault in Verification(store.part(Backlog), database).faults()] == []
+
+
+@pytest.mark.parametrize("change", ["title", "retry"])
+async def test_what_is_changed_has_not_come_from_there_any_more(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, change: str
+) -> None:
+    run, lease = await driver.begin()
+    await driver.give_up(lease)
+    conversation = lease.conversation_id
+    await archiver.look()
+    await evict(redis, conversation, run)
+    assert await marks(store, conversation, run) == [True, True]
+    if change == "title":
+        await store.conversations.change(conversation, ConversationPatch(title="another"))
+        assert await marks(store, conversation, run) == [False, True]
+    else:
+        await store.control.retry(run, Retry())
+        assert await marks(store, conversation, run) == [False, False]
 
 
 async def test_a_conversation_goes_on_after_it_came_back(
@@ -182,7 +236,7 @@ async def test_a_store_that_is_lost_is_no_loss_of_what_ended(
     shown = await store.runs.get(run)
     await archiver.look()
     await redis.flushall()
-    assert await store.runs.get(run) == shown
+    assert await store.runs.get(run) == shown.model_copy(update={"archived": True})
     _, lease = await driver.begin(conversation_id=conversation)
     assert driver.said(lease) == ["hello", "bye", "hello"]
     # What was counted of these runs is lost with the store.
@@ -287,6 +341,28 @@ async def test_a_run_of_a_deleted_conversation_does_not_come_back_into_another_o
     with pytest.raises(UnknownRun):
         await store.runs.get(run)
     await store.part(Backlog).forgotten(await store.part(Backlog).deleted([conversation]))
+
+
+async def test_another_conversation_of_a_deleted_id_comes_back_at_once(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    """The deletion is of the one before."""
+    conversation, run = await one_turn(driver)
+    await archiver.look()
+    await store.control.delete_conversation(conversation)
+    await archiver.look()
+    # It was some time ago.
+    await redis.zincrby(archive_keys.forgotten("00"), -10, conversation)
+    await store.conversations.begin(NewConversation(title="anew"), conversation)
+    again, lease = await driver.begin(conversation_id=conversation)
+    await driver.finish(lease)
+    await archiver.look()
+    await evict(redis, conversation, again)
+    assert [each.title for each in (await store.conversations.list({}, limit=10)).conversations] == ["anew"]
+    assert [each.id for each in (await store.runs.list({}, limit=10)).runs] == [again]
+    assert (await store.runs.get(again)).conversation_id == conversation
+    with pytest.raises(UnknownRun):
+        await store.runs.get(run)
 
 
 async def test_a_deletion_after_another_one_is_not_taken_for_that(

@@ -13,7 +13,8 @@ import pytest
 from features.archive.archiver import Archiver
 from features.archive.database import Database
 from features.archive.errors import ArchiveAway
-from features.archive.tests.turns import evict
+from features.archive.tests.turns import evict, one_turn
+from palaver.config.settings import Settings
 from palaver.schemas.conversation import (
     Conversation,
     ConversationFilter,
@@ -95,7 +96,7 @@ async def run_pages(store: Store, admitted: RunFilter, limit: int) -> list[Run]:
     found, cursor = list[Run](), None
     while True:
         page = await store.runs.list(admitted, limit=limit, cursor=cursor)
-        found += page.runs
+        found += [run.model_copy(update={"archived": False}) for run in page.runs]
         cursor = page.next_cursor
         if cursor is None:
             return found
@@ -107,7 +108,7 @@ async def conversation_pages(
     found, cursor = list[Conversation](), None
     while True:
         page = await store.conversations.list(admitted, limit=limit, cursor=cursor, order=order)
-        found += page.conversations
+        found += [conversation.model_copy(update={"archived": False}) for conversation in page.conversations]
         cursor = page.next_cursor
         if cursor is None:
             return found
@@ -184,6 +185,56 @@ async def test_lists_are_as_if_nothing_had_left(
     for then, now in zip(before, after, strict=True):
         assert now == then
     assert running in [run.id for run in await run_pages(store, {}, limit)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+async def test_what_comes_back_between_two_reads_is_listed(
+    driver: StoreDriver,
+    store: Store,
+    settings: Settings,
+    redis: Any,
+    archiver: Archiver,
+    monkeypatch: pytest.MonkeyPatch,
+    order: ConversationOrder,
+) -> None:
+    """Another client asks for it when the store was looked at, and the archive was not yet."""
+    made = dict([await one_turn(driver) for _ in range(3)])
+    while await archiver.look():
+        pass
+    (gone, run), *_ = made.items()
+    await evict(redis, gone, run)
+    other = Store(redis, settings)
+    for name in ("find_runs", "find_conversations"):
+        find = getattr(Database, name)
+
+        async def later(*values: Any, find: Any = find) -> Any:
+            await other.runs.get(run)
+            return await find(*values)
+
+        monkeypatch.setattr(Database, name, later)
+    try:
+        assert {each.id for each in await conversation_pages(store, {}, order, 2)} == {*made}
+        assert await redis.exists(keys.conversation(gone))
+        await evict(redis, gone, run)
+        assert [each.id for each in await run_pages(store, {}, 50)] == [*made.values()][::-1]
+        assert await redis.exists(keys.run(run))
+    finally:
+        await other.memories.close()
+
+
+async def test_what_goes_on_once_it_is_back_is_listed_once(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver
+) -> None:
+    """The archive has it at the place where it was."""
+    made = dict([await one_turn(driver) for _ in range(3)])
+    while await archiver.look():
+        pass
+    (gone, run), *_ = made.items()
+    await evict(redis, gone, run)
+    again, _ = await driver.begin(conversation_id=gone)
+    for limit in (1, 50):
+        assert [each.id for each in await conversation_pages(store, {}, "updated", limit)] == [*[*made][1:], gone]
+        assert [each.id for each in await run_pages(store, {}, limit)] == [again, *[*made.values()][::-1]]
 
 
 async def test_each_tenant_sees_its_own(
@@ -289,7 +340,7 @@ async def test_times_count_wherever_they_are_from(
     assert [each.id for each in await run_pages(store, {"created_after": before}, 50)] == [run]
     after = datetime.now(timezone(timedelta(hours=-5))) + timedelta(minutes=1)
     assert [each.id for each in await run_pages(store, {"created_before": after}, 50)] == [run]
-    assert (await store.runs.counts(after=before))[RunStatus.COMPLETED] == 1
+    assert (await store.runs.counts(after=before)).statuses[RunStatus.COMPLETED] == 1
     assert len(await conversation_pages(store, {"updated_after": before}, "created", 50)) == 1
 
 
@@ -314,6 +365,20 @@ async def test_few_that_fit_are_found_a_part_at_a_time(
         assert len(await conversation_pages(store, {}, order, 2)) == 12
     assert (await store.conversations.count({"tag": "odd"}, most_looked=1000)).count == 2
     assert not (await store.conversations.count({"tag": "odd"}, most_looked=5)).complete
+
+
+async def test_runs_are_counted_up_to_a_number_of_them(
+    driver: StoreDriver, store: Store, redis: Any, archiver: Archiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = dict([await one_turn(driver) for _ in range(5)])
+    while await archiver.look():
+        pass
+    for conversation, run in made.items():
+        await evict(redis, conversation, run)
+    for most, counted in ((6, (5, True)), (5, (5, False)), (2, (2, False))):
+        monkeypatch.setattr("palaver.store.reading.listing.limit_of", {"count_looked": most}.__getitem__)
+        found = await store.runs.counts()
+        assert (found.statuses[RunStatus.COMPLETED], found.complete) == counted
 
 
 async def test_children_are_listed_that_are_in_the_archive_and_stay_there(
