@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from palaver import operations
 from palaver.errors import ErrorClass, classify
 from palaver.operations import Backend, Caller, LackedState, LostState, RefusedWorker
-from palaver.schemas.fields import DataModel
+from palaver.schemas.archive import ArchiveState
+from palaver.schemas.fields import DataModel, is_none
 
 from ..http.answers import answer
 from ..http.problems import RETRY_AFTER, Problem, storage_sentence
@@ -35,6 +37,9 @@ class Readiness(DataModel):
     strangers, and for tenants."""
     refused_workers: list[RefusedWorker] | None = None
     """Workers that do nothing, because their broker or their store refuses them. Null for strangers, and for
+    tenants."""
+    archive: ArchiveState | None = Field(default=None, exclude_if=is_none)
+    """The archive, which keeps no request away that does without it. Absent where there is none, for strangers, and for
     tenants."""
 
 
@@ -73,9 +78,11 @@ async def readyz(backend: Backend, caller: Caller) -> Response:
         raise _not_ready(storage_sentence(error)) from None
     lacked: list[LackedState] | None = None
     refused: list[RefusedWorker] | None = None
+    archive: ArchiveState | None = None
     try:
         lacked = await operations.read_lacked(backend) if caller.sees_installation else None
         refused = await operations.read_refused(backend) if caller.sees_installation else None
+        archive = await operations.read_archive(backend) if caller.sees_installation else None
     except Exception as error:
         # A part of the store is away, which keeps no caller from the others.
         if classify(error).error_class is not ErrorClass.STORAGE:
@@ -86,6 +93,7 @@ async def readyz(backend: Backend, caller: Caller) -> Response:
             store_rewound=lost if caller.sees_installation else None,
             no_worker=lacked,
             refused_workers=refused,
+            archive=archive,
         )
     )
 

@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from palaver import operations
 from palaver.operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState
-from palaver.schemas.fields import DataModel
+from palaver.schemas.archive import ArchiveState
+from palaver.schemas.fields import DataModel, is_none
 from palaver.schemas.webhooks import WebhookState
 from palaver.vocabulary.step_kinds import OWN_QUEUE
 
@@ -33,7 +34,7 @@ class QueuesQuery(Query):
 
 class QueueList(DataModel):
     """Every queue, every provider that the API knows, the services of tools, what steps lack a worker for, the webhooks
-    that have something to be sent, and how much room there is."""
+    that have something to be sent, how much room there is, and the archive."""
 
     data: list[QueueState]
     providers: list[ProviderState]
@@ -41,6 +42,8 @@ class QueueList(DataModel):
     no_worker: list[LackedState]
     webhooks: list[WebhookState]
     room: RoomState
+    archive: ArchiveState | None = Field(default=None, exclude_if=is_none)
+    """Absent where the API has none."""
 
 
 class ScalerValue(DataModel):
@@ -77,5 +80,6 @@ async def queues(backend: Backend, query: QueuesQuery) -> Response:
             # The field is there also where the feature is not.
             webhooks=[*more.get("webhooks", ())],
             room=room,
+            archive=await operations.read_archive(backend),
         )
     )

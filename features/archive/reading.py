@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Table, func, or_, select, text
+from sqlalchemy import Table, func, literal_column, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from .records import ArchivedEntry, ArchivedRun
@@ -16,11 +16,13 @@ _READ_BACK: Final = tuple(
     ENTRIES.c[name] for name in ("position", "type", "at", "run_id", "seq", "data", "opaque", "exact")
 )
 _COUNTED: Final = 100_000
-"""Rows of a table beyond which PostgreSQL's own estimate is taken: to count them takes longer the more there are."""
+"""Rows of a table beyond which an estimate is taken, PostgreSQL's own or the last number of a row of SQLite's: to count
+them takes longer the more there are."""
 _ESTIMATES: Final = text(
     "SELECT relname, reltuples::bigint AS rows, pg_total_relation_size(oid) AS bytes FROM pg_class"
     " WHERE relnamespace = CAST(:schema AS regnamespace) AND relkind IN ('r', 'p')"
 )
+_PAGES: Final = text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
 
 
 async def revision(connection: AsyncConnection) -> str | None:
@@ -111,15 +113,21 @@ async def entries(
 
 async def size(connection: AsyncConnection) -> Mapping[str, int]:
     """Return the rows of each table, and ``bytes``, those of all tables with their indexes."""
-    if connection.dialect.name != "postgresql":
-        pages = await connection.execute(text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"))
-        return {**{table.name: await _count(connection, table) for table in KEPT}, "bytes": pages.scalar_one()}
-    known = {row.relname: row for row in await connection.execute(_ESTIMATES, {"schema": SCHEMA})}
-    sizes = {name: known[name].rows for name in (table.name for table in KEPT)}
+    if connection.dialect.name == "postgresql":
+        known = {row.relname: row for row in await connection.execute(_ESTIMATES, {"schema": SCHEMA})}
+        about, whole = {name: row.rows for name, row in known.items()}, sum(row.bytes for row in known.values())
+    else:
+        about = {table.name: await _last_number(connection, table) for table in KEPT}
+        whole = (await connection.execute(_PAGES)).scalar_one()
+    sizes = {table.name: about[table.name] for table in KEPT}
     for table in KEPT:
         if sizes[table.name] < _COUNTED:
             sizes[table.name] = await _count(connection, table)
-    return {**sizes, "bytes": sum(row.bytes for row in known.values())}
+    return {**sizes, "bytes": whole}
+
+
+async def _last_number(connection: AsyncConnection, table: Table) -> int:
+    return (await connection.execute(select(func.max(literal_column("rowid"))).select_from(table))).scalar_one() or 0
 
 
 async def _count(connection: AsyncConnection, table: Table) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from palaver.errors import ConfigurationError, CorruptRecord
+from palaver.schemas.archive import ArchiveState
 from palaver.schemas.conversation import Conversation, ConversationFilter, ConversationOrder
 from palaver.schemas.filters import RunFilter, admits, possible_statuses
 from palaver.schemas.models import Run, RunCount
@@ -32,9 +33,10 @@ from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
 
 from . import archive_keys
-from .backlog import DELETED
+from .backlog import DELETED, Backlog
 from .contract import BringBack, BringRunBack, BroughtBack, ExpectLog, StaysAway, StoredField, TooLate
 from .errors import SLOW, ArchiveAway
+from .glance import ArchiveGlance
 from .records import ArchivedRun, FoundRecord
 from .terms import READ
 
@@ -72,6 +74,11 @@ class ArchiveMemory:
         self._searching = asyncio.Semaphore(_SEARCHES)
         self._flights: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """A lock for each conversation that comes back: many may ask for one at once."""
+        self._glance = ArchiveGlance(Backlog(ground), lambda: self._database)
+
+    async def state(self) -> ArchiveState:
+        """As `palaver.store.reading.recall.Remembering.state`."""
+        return await self._glance.read()
 
     async def prepare(self) -> None:
         """Load what speaks to the database, beside what this process does."""
@@ -268,6 +275,7 @@ class ArchiveMemory:
 
     async def close(self) -> None:
         """Give the connections back."""
+        await self._glance.close()
         if "_database" in vars(self):
             await self._database.close()
 

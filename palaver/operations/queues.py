@@ -11,6 +11,7 @@ from palaver.errors import ErrorClassName
 from palaver.feature import brought
 from palaver.operations.acting import check_sees_installation
 from palaver.operations.backend import Backend, within_deadline
+from palaver.schemas.archive import ArchiveState
 from palaver.schemas.fields import DataModel
 from palaver.schemas.tenants import Caps
 from palaver.store.fleet.fleet import WorkerReport
@@ -298,6 +299,12 @@ async def read_of_features(backend: Backend) -> Mapping[str, Sequence[Any]]:
     for read in brought("queues"):
         found |= await read(backend)
     return found
+
+
+async def read_archive(backend: Backend) -> ArchiveState | None:
+    """Return how it stands with the archive; None if this process has none. Raises as `read_lacked`."""
+    check_sees_installation()
+    return await within_deadline(backend.store.memories.state())
 
 
 async def read_room(backend: Backend) -> RoomState:

@@ -50,6 +50,11 @@ class DataModel(BaseModel):
     model_config = ConfigDict(defer_build=True)
 
 
+def is_none(value: object) -> bool:
+    """Tell whether there is nothing to say in a field that is left out then."""
+    return value is None
+
+
 class Strict(DataModel):
     """A request body or a part of one."""
 

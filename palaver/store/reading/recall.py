@@ -25,6 +25,7 @@ from palaver.vocabulary.ids import is_id
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from palaver.schemas.archive import ArchiveState
     from palaver.schemas.conversation import Conversation, ConversationFilter, ConversationOrder
     from palaver.schemas.filters import RunFilter
     from palaver.store.reading.finding import ListPage, Place
@@ -82,6 +83,10 @@ class Remembering(Protocol):
 
     async def read_runs(self, ids: Sequence[str]) -> Sequence[Run]:
         """Return those of these runs that it has and the store does not. They do not come back."""
+
+    async def state(self) -> ArchiveState:
+        """Return how it stands with what remembers them. Raises what the store raises, and not StoreUnavailable for a
+        memory that is away: it says so."""
 
     async def prepare(self) -> None:
         """Load what the first recall needs."""
@@ -141,6 +146,10 @@ class Memories:
     async def conversation_count(self, admitted: ConversationFilter, *, most: int) -> RememberedCount | None:
         """As `Remembering.conversation_count`."""
         return None if self._memory is None else await self._memory.conversation_count(admitted, most=most)
+
+    async def state(self) -> ArchiveState | None:
+        """As `Remembering.state`; None if nothing remembers any."""
+        return None if self._memory is None else await self._memory.state()
 
     def recalling(self, part: T) -> T:
         """Return the part of a store, with methods that ask once for what is not there."""
