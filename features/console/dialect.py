@@ -17,7 +17,7 @@ from api.http.problems import Problem
 from api.http.requests import request_id_of
 from api.kit.dialects import Dialect, Page
 from api.kit.openapi import ErrorFormat
-from palaver.feature import features
+from palaver.feature import switched_on
 
 from .files import StaticFile, fingerprint, read_folder
 
@@ -38,7 +38,7 @@ def _respond(problem: Problem, request: HTTPConnection) -> Response:
 
 
 def _without(files: Mapping[str, bytes], there: Collection[str]) -> Mapping[str, bytes]:
-    """Return the files without the pages of features that are not there."""
+    """Return the files without the pages of features that are not there, or off."""
     rows = [*_ROW.finditer(files[_TABLE].decode())]
     gone = {row[1] for row in rows if row[2] and row[2] not in there}
     table = _ROW.sub(lambda row: "" if row[1] in gone else row[0], files[_TABLE].decode())
@@ -75,5 +75,5 @@ CONSOLE: Final = Dialect(
     PREFIX,
     _respond,
     ErrorFormat(MEDIA_TYPE, "Problem", PROBLEM),
-    pages=_pages(_without(read_folder(_FOLDER), features())),
+    pages=_pages(_without(read_folder(_FOLDER), switched_on())),
 )

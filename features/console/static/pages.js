@@ -3,7 +3,8 @@
 /**
  * One line a page: its path (`:name` is a part), its name in the navigation (null: not there), the scopes of which one
  * is needed, and its module, whose default is a component that gets {params, query}. A module is loaded when it is
- * first looked at. Behind it stands the feature that a page is of: a server without that leaves out line and module.
+ * first looked at. Behind it stands the feature that a page is of: a server without that, or where that is off, leaves
+ * out line and module.
  */
 export const PAGES = [
   ["runs", "Runs", ["runs:read"], () => import("./pages/runs.js")],
@@ -21,6 +22,7 @@ export const PAGES = [
   ["webhooks", "Webhooks", ["webhooks:write"], () => import("./pages/webhooks.js"), "webhooks"],
   ["webhooks/:id", null, ["webhooks:write"], () => import("./pages/webhook.js"), "webhooks"],
   ["fleet", "Queues and workers", ["runs:read"], () => import("./pages/fleet.js")],
+  ["archive", "Archive", ["runs:read"], () => import("./pages/archive.js"), "archive"],
   ["tools", "Tools and models", ["runs:read"], () => import("./pages/tools.js")],
   ["statistics", "Statistics", ["usage:read"], () => import("./pages/statistics.js"), "statistics"],
   ["usage", "Usage", ["usage:read"], () => import("./pages/usage.js")],

@@ -77,7 +77,7 @@ export default function ConversationPage({ params }) {
   return html`<div class="row"><h1>${line(data.title ?? "Conversation", 80)}</h1><${Status} status=${data.status} /><code class="id">${data.id}</code><${Copy} text=${data.id} />
       ${state === "reconnecting" && html`<span class="stream wait" role="status">reconnecting: this is what was</span>`}
       ${state instanceof Error && html`<span class="problem" role="alert">${state.message}</span>`}</div>
-    <p class="faint">${line(data.agent?.name ?? data.agent?.model ?? "no agent", 60)} · begun <${Time} at=${data.created_at} /> · ${count(data.entries)} entries · ${""}
+    <p class="faint">${line(data.agent?.name ?? data.agent?.model ?? "no agent", 60)} · begun <${Time} at=${data.created_at} /> · ${count(data.entries)} entries · ${data.archived ? "from the archive · " : ""}
       ${count(usage.input_tokens + usage.output_tokens)} tokens · ${money(usage.cost_usd)} · <${To} path="runs" query=${{ conversation_id: data.id }}>its runs<//></p>
     <${Trouble} problem=${problem} />
     <${Transcript} tale=${tale} state=${state} act=${back} />

@@ -44,6 +44,7 @@ function Facts({ run }) {
     run.retried_from && ["Goes on with", html`<${Id} id=${run.retried_from} path=${`runs/${run.retried_from}`} />`],
     run.retried_as && ["Gone on with by", html`<${Id} id=${run.retried_as} path=${`runs/${run.retried_as}`} />`],
     run.parent && ["Called by", html`<${Id} id=${run.parent.run_id} path=${`runs/${run.parent.run_id}`} /> at step ${run.parent.step}`],
+    run.archived && ["Archived", "It had left Redis"],
     run.trace_id && ["Trace", html`<code>${run.trace_id}</code> <${Copy} text=${run.trace_id} />`],
     run.tags.length > 0 && ["Tags", run.tags.map((tag) => html`<${To} path="runs" query=${{ tag }}>${line(tag)}<//> `)],
   ];

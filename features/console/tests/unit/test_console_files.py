@@ -197,11 +197,14 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
 def test_the_pages_of_a_feature_are_there_with_it() -> None:
     files = read_folder(STATIC)
     assert _without(files, feature.features()) == files
-    left = _without(files, {"batches", "statistics", "webhooks"})
+    left = _without(files, {"archive", "batches", "statistics", "webhooks"})
     assert files.keys() - left.keys() == {"pages/schedule.js", "pages/schedules.js"}
     lines = files["pages.js"].decode().splitlines()
     assert left["pages.js"].decode().splitlines() == [line for line in lines if "schedule" not in line]
     assert not any(path.startswith("/console/schedules") for path in _pages(left))
+    # Of one that is off, as of one that is not there.
+    assert any(path.startswith("/console/archive") for path in _pages(files))
+    assert not any(path.startswith("/console/archive") for path in CONSOLE.pages)
 
 
 def test_no_module_leads_to_itself() -> None:
