@@ -68,15 +68,20 @@ class Ledger:
         self.runs.remove(run_id)
 
     def shown(self) -> dict[str, Any]:
-        """All that the API says of what there is to be."""
+        """All that the API says of what there is to be, but for whether it has come from the archive."""
         said = dict[str, Any]()
         for run_id in self.runs:
-            run = self.cluster.http.get(f"/v1/runs/{run_id}").raise_for_status().json()
+            run = self._read(f"/v1/runs/{run_id}")
             place = f"/v1/conversations/{run['conversation_id']}"
             said[run_id] = run
             for path in (place, f"{place}/messages?limit=200"):
-                said[path] = said.get(path) or self.cluster.http.get(path).raise_for_status().json()
+                said[path] = said.get(path) or self._read(path)
         return said
+
+    def _read(self, path: str) -> Any:
+        answer = self.cluster.http.get(path).raise_for_status().json()
+        answer.pop("archived", None)
+        return answer
 
 
 def tools(ledger: Ledger) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -50,6 +51,7 @@ class Judge:
             exchange,
             model=chat.model if chat else "",
             digest=chat.digest if chat else "",
+            body=hashlib.sha256(chat.body).hexdigest() if chat else "",
             run=headers.get("X-Palaver-Run"),
             idempotency_key=headers.get("Idempotency-Key"),
             request_id=headers.get("X-Request-Id"),

@@ -30,6 +30,7 @@ class LedgerEntry:
     ended_at: when the server was done with it; None while it is open.
     closed_by_client_at: when the client's disconnect was seen.
     digest: sha256 of the messages, as JSON with sorted keys; those of other APIs as they are in a chat.
+    body: sha256 of the bytes of the request.
     turn: user messages so far. call_index: 1 + assistant messages since the last of them.
     tool_results: tool messages since the last user message.
     attempt: which try of the same (run, model, messages) this is, from 1.
@@ -59,6 +60,7 @@ class LedgerEntry:
     run: str | None
     idempotency_key: str | None
     request_id: str | None
+    body: str = ""
     breakpoints: Sequence[int] = ()
     fault: str | None = None
     status: int | None = None

@@ -75,7 +75,9 @@ def test_what_ended_is_read_after_its_retention_as_it_was(archived: Cluster) -> 
     run = archived.ended(archived.submit("tool-2", "[[args {}]] look", tools=["record_idempotent"]))
     before = shown(archived, run.id, run.conversation_id)
     gone(archived, run.id)
-    assert shown(archived, run.id, run.conversation_id) == before
+    *what, said = shown(archived, run.id, run.conversation_id)
+    assert [each.pop("archived") for each in what] == [True, True]
+    assert [*what, said] == before
 
 
 def test_a_conversation_goes_on_after_its_retention_with_the_same_words(archived: Cluster) -> None:
@@ -87,6 +89,29 @@ def test_a_conversation_goes_on_after_its_retention_with_the_same_words(archived
     assert (again.status, again.output) == ("completed", "echo: and then?")
     messages = [call.messages for run in (first, stays, again) for call in archived.model_calls(run.id)]
     assert messages == [1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("wire", ["fake", "claude", "responding"])
+def test_the_next_request_to_the_model_is_the_one_of_a_conversation_that_never_left(
+    archived: Cluster, wire: str
+) -> None:
+    """By bytes: a copy goes on before the conversation has left, and the conversation itself when it has."""
+    model = f"{wire}/steps-1-2+use-each"
+    tools = ["calculator", "record_idempotent"]
+    first = archived.ended(archived.submit(model, "add, ü \u2028 \U0001f600", tools=tools))
+    conversation = {"conversation_id": first.conversation_id}
+    image = {"type": "image", "url": "data:image/png;base64,iVBORw0KGgo="}
+    seen = [{"role": "user", "content": [{"type": "text", "text": "and this?"}, image]}]
+    more = archived.ended(archived.post({**archived.body(model, tools=tools, **conversation), "input": seen}))
+    failed = archived.ended(archived.submit(f"{wire}/400", "not so", **conversation))
+    assert [run.status for run in (first, more, failed)] == ["completed", "completed", "failed"]
+    copy = archived.http.post(f"/v1/conversations/{first.conversation_id}/fork", json={}).raise_for_status().json()
+    runs = [archived.post(archived.body(model, "and then?", tools=tools, conversation_id=copy["id"]))]
+    gone(archived, first.id, more.id, failed.id)
+    runs.append(archived.post(archived.body(model, "and then?", tools=tools, **conversation)))
+    assert [archived.ended(run).status for run in runs] == ["completed"] * 2
+    never_left, came_back = (archived.finished_calls(run)[0].body for run in runs)
+    assert never_left == came_back != ""
 
 
 def test_a_run_is_asked_for_by_its_own_id_alone(archived: Cluster) -> None:

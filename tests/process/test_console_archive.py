@@ -47,7 +47,7 @@ def test_what_has_left_is_shown_as_it_was_and_goes_on(cluster: Cluster, console:
     console.sees("completed")
     console.visit(conversation)
     console.sees("look at 4711", "record_idempotent", run.output, "from the archive")
-    for tab in ("said", "steps", "waterfall", "events"):
+    for tab in ("transcript", "steps", "waterfall", "events"):
         console.visit(f"{page}?tab={tab}")
         console.sees("It had left Redis")
     console.visit(conversation)
@@ -57,9 +57,7 @@ def test_what_has_left_is_shown_as_it_was_and_goes_on(cluster: Cluster, console:
     console.sees("look at 4711", "and then?")
 
 
-def test_a_page_says_how_far_behind_it_is_and_why(
-    cluster: Cluster, console: Console, postgres: PostgresServer
-) -> None:
+def test_a_page_says_how_far_behind_it_is_and_why(cluster: Cluster, console: Console, postgres: PostgresServer) -> None:
     gone(cluster, cluster.ended(cluster.submit("echo", "hello")).id)
     console.visit("archive")
     console.sees("up to date", "none since the API began")

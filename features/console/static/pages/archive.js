@@ -15,6 +15,7 @@ function stateOf(archive) {
 
 function size(bytes) {
   if (bytes === null) return "–";
+  if (bytes < 2 ** 20) return `${count(Math.round(bytes / 2 ** 10))} KiB`;
   return bytes < 2 ** 30 ? `${count(Math.round(bytes / 2 ** 20))} MiB` : `${(bytes / 2 ** 30).toFixed(1)} GiB`;
 }
 
