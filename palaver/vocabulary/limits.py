@@ -75,7 +75,7 @@ _ALL: Final = (
         ),
         (
             "count_looked",
-            "conversations that a count with a filter looks at",
+            "conversations that a count with a filter looks at, and archived runs that any count does",
             100_000,
             "conversations",
             "it says that it is not `complete`",
