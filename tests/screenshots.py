@@ -12,9 +12,8 @@ from typing import Final
 
 from tests.browser import browser
 from tests.pages import ROOT
-from tests.process.console_tour import furnish
-from tests.process.consoles import serving, tab_at
-from tests.unit.api_world import SECRET_KEY
+from tests.process.console_tour import furnish, serving_all
+from tests.process.consoles import tab_at
 
 FOLDER: Final = ROOT / "docs" / "console"
 _WIDE, _NARROW, _HEIGHT = 1280, 400, 800
@@ -27,7 +26,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as data,
-        serving(Path(data), PALAVER_SECRET_KEY=SECRET_KEY) as cluster,
+        serving_all(Path(data)) as cluster,
         browser(Path(data)) as chromium,
         tab_at(cluster.stack.url, chromium) as console,
     ):

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from tests.process.cluster import Cluster
+from tests.process.consoles import serving
+from tests.unit.api_world import SECRET_KEY
 from tests.waiting import eventually
 
 CALLS: Final = "calls"
 """The tag of the run with calls beside each other."""
+
+
+@contextmanager
+def serving_all(folder: Path) -> Iterator[Cluster]:
+    """A stack with the console, and with what is off by default."""
+    with serving(
+        folder, PALAVER_SECRET_KEY=SECRET_KEY, PALAVER_ARCHIVE_URL=f"sqlite:///{folder}/archive.db"
+    ) as cluster:
+        yield cluster
 
 
 def furnish(cluster: Cluster) -> Mapping[str, str]:
@@ -59,6 +72,7 @@ def furnish(cluster: Cluster) -> Mapping[str, str]:
         "webhooks": "webhooks",
         "webhook": f"webhooks/{hook}",
         "fleet": "fleet",
+        "archive": "archive",
         "tools": "tools",
         "statistics": "statistics",
         "usage": "usage",

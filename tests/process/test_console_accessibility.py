@@ -10,10 +10,9 @@ import pytest
 
 from tests.browser import needs_chromium
 from tests.pages import ROOT
-from tests.process.console_tour import furnish
-from tests.process.consoles import Console, serving, tab_at
+from tests.process.console_tour import furnish, serving_all
+from tests.process.consoles import Console, tab_at
 from tests.process.node import installed
-from tests.unit.api_world import SECRET_KEY
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos, needs_chromium]
 
@@ -31,7 +30,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 def shown(tmp_path_factory: pytest.TempPathFactory, chromium: str) -> Iterator[tuple[Console, Mapping[str, str]]]:
     """The console at a stack that has something for each page, and the pages."""
     with (
-        serving(tmp_path_factory.mktemp("shown"), PALAVER_SECRET_KEY=SECRET_KEY) as cluster,
+        serving_all(tmp_path_factory.mktemp("shown")) as cluster,
         tab_at(cluster.stack.url, chromium) as console,
     ):
         yield console, furnish(cluster)
