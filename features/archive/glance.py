@@ -45,8 +45,10 @@ class ArchiveGlance:
     async def read(self) -> ArchiveState:
         """Return it, at most some seconds old. Raises what Redis raises."""
         now = asyncio.get_running_loop().time()
-        if self._look is None or (self._look.done() and now - self._begun >= _FRESH):
+        if self._look is None or (self._look.done() and (now - self._begun >= _FRESH or self._look.exception())):
             self._begun, self._look = now, asyncio.create_task(self._ask())
+            # If nothing asks any more, an error is of no interest.
+            self._look.add_done_callback(lambda look: look.cancelled() or look.exception())
         await asyncio.wait({self._look}, timeout=max(0.0, self._begun + _PATIENCE - now))
         if self._look.done():
             self._look.result()

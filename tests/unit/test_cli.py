@@ -186,6 +186,11 @@ class TestOthers:
         api.on("GET", RUN, answer(run_object("running", waiting=waiting)))
         assert re.search(r"^waiting +no worker has tool look_up$", CommandResult(api, "show", RUN_ID).out, re.MULTILINE)
 
+    def test_show_says_what_had_left_redis(self, api: ScriptedAPI) -> None:
+        assert "archived" not in CommandResult(api, "show", RUN_ID).out
+        api.on("GET", RUN, answer(run_object("completed", archived=True)))
+        assert re.search(r"^archived +it had left Redis$", CommandResult(api, "show", RUN_ID).out, re.MULTILINE)
+
     def test_show_of_a_run_that_was_retried_leads_on_to_the_newer_one(self, api: ScriptedAPI) -> None:
         error = error_object("timeout", user_action="retry")
         api.on("GET", RUN, answer(run_object("failed", stop_reason="error", error=error, retried_as="run_2")))

@@ -64,10 +64,10 @@ def test_runs_leads_to_the_list(api: ScriptedAPI) -> None:
 
 
 def test_a_conversation_is_shown_with_its_runs(api: ScriptedAPI) -> None:
-    api.on("GET", f"/v1/conversations/{CONVERSATION_ID}", answer(conversation_object(title="Invoices")))
+    api.on("GET", f"/v1/conversations/{CONVERSATION_ID}", answer(conversation_object(title="Invoices", archived=True)))
     said = CommandResult(api, "show", CONVERSATION_ID)
     assert said.code == 0
-    for fact in ("Invoices", RUN_ID, "What is it?"):
+    for fact in ("Invoices", RUN_ID, "What is it?", "it had left Redis"):
         assert fact in said.out
     assert api.asked("GET", RUNS)[0].query["conversation_id"] == CONVERSATION_ID
     assert CommandResult(api, "show", CONVERSATION_ID, "--json").documents[0]["id"] == CONVERSATION_ID

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError
 
 from features.archive import glance
 from features.archive.archiver import Archiver
@@ -105,3 +106,13 @@ async def test_many_probes_are_one_look_and_none_waits_for_a_database_that_hangs
         monkeypatch.setattr(glance, "_FRESH", 0.0)
         await told(api)
         assert len(asked) == 3
+
+
+async def test_a_look_that_redis_did_not_answer_is_none(tmp_path: Path, archive_at: Callable[[str], str]) -> None:
+    archive_at(f"sqlite:///{tmp_path}/archive.db")
+    async with world() as api:
+        api.server.connected = False
+        with pytest.raises(ConnectionError):
+            await api.store.memories.state()
+        api.server.connected = True
+        assert (await told(api))["waiting"] == 0
