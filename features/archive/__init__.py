@@ -13,6 +13,7 @@ FEATURE: Final = Feature(
     scripts="contract:SCRIPTS",
     hooks={
         "conversation_idle": "note_rest",
+        "log_grows": "note_growth",
         "ended_run_changed": "note_run_changed",
         "run_retried": "hold_retried",
         "conversation_changed": "note_change",

@@ -22,6 +22,7 @@ from palaver.vocabulary.ids import is_id
 from .backlog import DELETED, Backlog
 from .database import Database
 from .errors import SLOW, ArchiveAway, ArchiveBehind, ArchiveOvertaken, ArchiveRefused
+from .losses import end_lost
 from .records import ArchivedConversation, ArchivedVersions
 
 _log: Final = logging.getLogger("palaver.features.archive")
@@ -31,9 +32,9 @@ _IDLE: Final = 0.5
 _LONGEST: Final = 15.0
 """Seconds between two looks at a database that is away, at most."""
 _BETWEEN: Final = 60.0
-"""Seconds between two looks for what is not kept any longer."""
+"""Seconds between two looks for what is not kept any longer, and for what the store has lost."""
 _OLD: Final = 1_000
-"""Conversations that are looked at in one go, of those that are not kept any longer."""
+"""Conversations of which it is asked in one go whether the store has them."""
 _AT_ONCE: Final = 20
 """Conversations that are written in one transaction."""
 _BATCH: Final = 4 << 20
@@ -62,6 +63,7 @@ class Archiver:
                     if (now := asyncio.get_running_loop().time()) >= due:
                         due = now + _BETWEEN
                         await self.forget_old()
+                        await self.end_lost()
                 except (ArchiveAway, ConfigurationError) as error:
                     if migrated or not said:
                         _log.warning("what has ended stays in the store until the archive is back: %s", error)
@@ -90,6 +92,15 @@ class Archiver:
         while not noted and (old := await self._database.older_than(self._keep, _OLD, place)):
             noted, place = await self._backlog.note_old(each for _, each in old), old[-1]
         return noted
+
+    async def end_lost(self) -> int:
+        """End what went on when the store was lost with it; return how many conversations that are."""
+        ended, after = 0, ""
+        while ids := await self._database.unfinished(after, _OLD):
+            after = ids[-1]
+            for each in await self._backlog.absent(ids):
+                ended += await end_lost(self._database, each, await self._backlog.now())
+        return ended
 
     async def _forget(self, deleted: Sequence[str]) -> None:
         if not deleted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from palaver.store.reading.recall import absent
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Fields, now_ms, portions
 from palaver.store.redis.visits import ask_each
@@ -24,7 +25,7 @@ from .contract import (
     SettleDeletion,
     TakeUnarchived,
 )
-from .records import ArchivedConversation, ArchivedEntry, ArchivedRun
+from .records import ArchivedConversation, ArchivedEntry, ArchivedRun, goes_on
 from .terms import FORGOTTEN, LEASE
 
 DELETED: Final = "-"
@@ -34,6 +35,9 @@ _AT_ONCE: Final = 50
 _RUNS_AT_ONCE: Final = 100
 _ACKNOWLEDGED: Final = 1_000
 """Runs of a conversation that one script lets go."""
+_PART: Final = 4 << 20
+"""Characters of the log of a conversation that goes on which are archived at once, and the page with the last of
+them."""
 _LISTED: Final = 1000
 """Conversations of a list that are looked at in one go."""
 
@@ -79,8 +83,8 @@ class Backlog:
         return {shard: size for shard, (size,) in counted}
 
     async def read(self, conversation_id: str) -> ArchivedConversation | None:
-        """Return a conversation that rests, with what the archive lacks of its log, and the runs that this is about.
-        None: it does not rest, or is not there.
+        """Return a conversation that rests, with what the archive lacks of its log, and the runs that this is about; or
+        a part of that, if it goes on and its log is long. None: there is nothing of it to archive now.
 
         Raises ValueError for a record that is not as it was written.
         """
@@ -94,26 +98,34 @@ class Backlog:
         if isinstance(reply, NotResting):
             return None
         fields = dict(zip(reply.fields[::2], reply.fields[1::2], strict=True))
-        after = int(fields.get("archived", 0))
-        entries = await self._entries(conversation_id, after, int(fields.get("entries", 0)))
+        after, more = int(fields.get("archived", 0)), goes_on(fields)
+        entries = await self._entries(conversation_id, after, int(fields.get("entries", 0)), _PART if more else None)
         if entries is None:
             return None
+        if more and entries:
+            fields["entries"] = str(entries[-1].position)
         named = {entry.fields["run"] for entry in entries}
-        runs = await self._runs(conversation_id, filter(None, named))
+        runs = await self._runs(conversation_id, filter(None, named), unfinished=more)
         # Their records say by which run each was retried.
         earlier = {before for run in runs if (before := run.fields.get("retried_from"))} - named
         runs += await self._runs(conversation_id, earlier)
+        if more and any(_ended(run) >= _marked(fields) for run in runs):
+            # Its end is behind these entries, and notes it again; or the next run's are.
+            return None
         # If it was changed or went while it was read, it is noted again.
         now = await self._redis.hget(keys.conversation(conversation_id), "changes")
         if now != fields.get("changes", "").encode():
             return None
         return ArchivedConversation(conversation_id, fields, entries, runs, after)
 
-    async def _entries(self, conversation_id: str, after: int, through: int) -> list[ArchivedEntry] | None:
-        """Those between two positions: what is behind is of a run that has begun since. None: it is not there."""
+    async def _entries(
+        self, conversation_id: str, after: int, through: int, most: int | None = None
+    ) -> list[ArchivedEntry] | None:
+        """Those between two positions: what is behind is of a run that has begun since. None: it is not there. About
+        ``most`` characters of them, if that is said."""
         conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
-        entries, ends = list[ArchivedEntry](), False
-        while not ends and after < through:
+        entries, ends, size = list[ArchivedEntry](), False, 0
+        while not ends and after < through and (most is None or size < most):
             reply = await self._scripts.run(ReadLog(conversation=conversation, log=log, after=after))
             if not isinstance(reply, LogPage):
                 return None
@@ -121,17 +133,22 @@ class Backlog:
             for entry_id, fields in map(in_reply, reply.entries):
                 after = number(entry_id)
                 entries.append(ArchivedEntry(after, _texts(fields)))
+                size += sum(map(len, fields.values()))
         return [entry for entry in entries if entry.position <= through]
 
-    async def _runs(self, conversation_id: str, run_ids: Iterable[str]) -> list[ArchivedRun]:
-        """Those of these runs that have ended. A log that began as a copy has entries of runs of another one."""
+    async def _runs(
+        self, conversation_id: str, run_ids: Iterable[str], *, unfinished: bool = False
+    ) -> list[ArchivedRun]:
+        """Those of these runs that have ended, or all. A log that began as a copy has entries of runs of another
+        one."""
         found: list[ArchivedRun] = []
         for some in portions([run_id for run_id in run_ids if is_id("run", run_id)], _RUNS_AT_ONCE):
             pipeline = self._redis.pipeline(transaction=False)
             for run_id in some:
                 pipeline.hgetall(keys.run(run_id))
             for run_id, fields in zip(some, await pipeline.execute(), strict=True):
-                if fields.get(b"conversation") == conversation_id.encode() and b"ended_at" in fields:
+                its = fields.get(b"conversation") == conversation_id.encode()
+                if its and (unfinished or b"ended_at" in fields):
                     found.append(ArchivedRun(run_id, _texts(fields)))
         return found
 
@@ -156,7 +173,7 @@ class Backlog:
         pipeline.execute_command("ZSCORE", archive_keys.unarchived(shard_of(conversation_id)), conversation_id)
         found, noted = await pipeline.execute()
         fields = _texts(found)
-        rests = fields and "deleting" not in fields and not int(fields.get("unfinished", 0))
+        rests = fields and "deleting" not in fields and not goes_on(fields)
         return fields if rests and noted is None else None
 
     async def note_old(self, ids: Iterable[str]) -> int:
@@ -165,6 +182,14 @@ class Backlog:
             NoteOld(conversation=keys.conversation(each), log=keys.log(each)) for each in ids
         )
         return sum(isinstance(reply, Noted) for reply in replies)
+
+    async def absent(self, ids: Sequence[str]) -> Sequence[str]:
+        """Return those of these conversations that the store does not have."""
+        return await absent(self._redis, ids)
+
+    async def now(self) -> int:
+        """Return the time (ms), by the store's clock."""
+        return await now_ms(self._redis)
 
     async def all_ids(self) -> AsyncIterator[str]:
         """Yield the ids of all conversations of the store."""
@@ -225,7 +250,8 @@ class Backlog:
 def _acknowledgements(archived: ArchivedConversation) -> Iterator[Acknowledge]:
     """Yield the scripts that acknowledge a conversation: the last one all of it, those before it some of its runs."""
     position = archived.entries[-1].position if archived.entries else archived.after
-    portion = [*portions(archived.runs, _ACKNOWLEDGED)] or [()]
+    ended = [run for run in archived.runs if "ended_at" in run.fields]
+    portion = [*portions(ended, _ACKNOWLEDGED)] or [()]
     for place, runs in enumerate(portion, 1):
         yield Acknowledge(
             conversation=keys.conversation(archived.id),
@@ -240,6 +266,17 @@ def _acknowledgements(archived: ArchivedConversation) -> Iterator[Acknowledge]:
 def _texts(fields: Fields) -> dict[str, str]:
     """Return a hash as it is archived: not whether it has come from there."""
     return {name.decode(): value.decode() for name, value in fields.items() if name != b"recalled"}
+
+
+def _ended(run: ArchivedRun) -> float:
+    """The time (ms) of its end; nothing is before that of one that goes on."""
+    return float(run.fields.get("ended_at", "-inf"))
+
+
+def _marked(fields: Mapping[str, str]) -> int:
+    """The time (ms) of the mark of a conversation: its seconds, a point, and its microseconds."""
+    seconds, micros = fields["changes"].split(".")
+    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def _is_there(member: str) -> bool:

@@ -30,15 +30,16 @@ class TakeUnarchived(Script[TakenIds]):
 
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """It has no run that has not ended."""
+    """It has no run that has not ended; or it goes on, and its log is long."""
 
     fields: tuple[str, ...]
-    """Its hash, each field with its name before it."""
+    """Its hash, each field with its name before it. All of its log up to the last position that this says is there as
+    long as the hash has the same mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotResting:
-    """It is not there, it is being deleted, or it has such a run: its end notes it again."""
+    """It is not there, it is being deleted, or it goes on, and the end of its run notes it again."""
 
 
 class ReadResting(Script[Resting | NotResting]):
@@ -111,7 +112,7 @@ class Acknowledge(Script[Acknowledged]):
     position: int
     """The position of its log up to which it is archived."""
     runs: tuple[str, ...]
-    """Its runs that are archived, as they ended."""
+    """Its runs that have ended and are archived so."""
 
 
 class StoredField(NamedTuple):

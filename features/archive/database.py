@@ -172,6 +172,20 @@ class Database:
         async with self._connections.reading() as connection:
             return await runs(connection, ids)
 
+    async def unfinished_runs(self, conversation_id: str) -> Sequence[ArchivedRun]:
+        """Return the runs of a conversation that had not ended when they were archived."""
+        from .reading import unfinished_runs
+
+        async with self._connections.reading() as connection:
+            return await unfinished_runs(connection, conversation_id)
+
+    async def unfinished(self, after: str, limit: int) -> Sequence[str]:
+        """Return the next ids behind ``after`` of conversations with such runs, in order."""
+        from .reading import unfinished
+
+        async with self._connections.reading() as connection:
+            return await unfinished(connection, after, limit)
+
     async def latest_runs(self, conversation_id: str, limit: int) -> Sequence[ArchivedRun]:
         """Return the newest runs of a conversation, the newest first."""
         from .reading import latest_runs

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from .records import ArchivedEntry, ArchivedRun
 from .rows import Row, conversation_row, entry_of, entry_row, fields_of, run_of, run_row
-from .tables import CONVERSATIONS, ENTRIES, KEPT, RUNS, SCHEMA
+from .tables import CONVERSATIONS, ENTRIES, IS_UNFINISHED, KEPT, RUNS, SCHEMA
 
 _READ_BACK: Final = tuple(
     ENTRIES.c[name] for name in ("position", "type", "at", "run_id", "seq", "data", "opaque", "exact")
@@ -55,6 +55,19 @@ async def run(connection: AsyncConnection, run_id: str) -> ArchivedRun | None:
     """Return a run."""
     row = (await connection.execute(select(RUNS.c.id, RUNS.c.record).where(RUNS.c.id == run_id))).one_or_none()
     return None if row is None else run_of(row)
+
+
+async def unfinished_runs(connection: AsyncConnection, conversation_id: str) -> Sequence[ArchivedRun]:
+    """Return the runs of a conversation that had not ended when they were archived."""
+    own = select(RUNS.c.id, RUNS.c.record).where(RUNS.c.conversation_id == conversation_id, *IS_UNFINISHED)
+    return [run_of(row) for row in await connection.execute(own)]
+
+
+async def unfinished(connection: AsyncConnection, after: str, limit: int) -> Sequence[str]:
+    """Return the next ids behind ``after`` of conversations with such runs, in order."""
+    of = RUNS.c.conversation_id
+    wanted = select(of).distinct().where(of > after, *IS_UNFINISHED).order_by(of).limit(limit)
+    return [*(await connection.execute(wanted)).scalars()]
 
 
 async def runs(connection: AsyncConnection, ids: Sequence[str]) -> Sequence[ArchivedRun]:

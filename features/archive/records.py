@@ -51,6 +51,16 @@ class ArchivedConversation:
     after: int
     """0: ``entries`` is the whole log."""
 
+    @property
+    def goes_on(self) -> bool:
+        """It has runs that have not ended; what comes behind is archived later."""
+        return goes_on(self.fields)
+
+
+def goes_on(fields: Mapping[str, str]) -> bool:
+    """Tell whether a conversation of this hash has runs that have not ended."""
+    return int(fields.get("unfinished", 0)) > 0
+
 
 @dataclass(frozen=True, slots=True)
 class ArchivedVersions:

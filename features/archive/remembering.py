@@ -37,7 +37,8 @@ from .backlog import DELETED, Backlog
 from .contract import BringBack, BringRunBack, BroughtBack, ExpectLog, StaysAway, StoredField, TooLate
 from .errors import SLOW, ArchiveAway
 from .glance import ArchiveGlance
-from .records import ArchivedRun, FoundRecord
+from .losses import end_lost
+from .records import ArchivedRun, FoundRecord, goes_on
 from .terms import READ
 
 if TYPE_CHECKING:
@@ -222,11 +223,16 @@ class ArchiveMemory:
             fields = await self._database.record(conversation_id)
             if fields is None:
                 return False
+            if goes_on(fields):
+                await end_lost(self._database, conversation_id, await now_ms(self._ground.redis))
+                return await self._recall(conversation_id, run_id)
             await self._ground.capacity.admit()
             if not await self._bring(conversation_id, fields, too_late):
                 return False
             runs += await self._database.latest_runs(conversation_id, _LATEST)
-        there = [await self._bring_run(conversation_id, run, too_late) for run in runs if run is not None]
+        # One that has not ended is lost, with what its conversation had since.
+        ended = [run for run in runs if run is not None and "ended_at" in run.fields]
+        there = [await self._bring_run(conversation_id, run, too_late) for run in ended]
         return run_id is None or any(there)
 
     async def _bring(self, conversation_id: str, fields: Mapping[str, str], too_late: int) -> bool:

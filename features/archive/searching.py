@@ -30,6 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from palaver.schemas.conversation import ConversationFilter, ConversationOrder
 from palaver.schemas.filters import RunFilter, possible_statuses
 from palaver.store.reading.finding import Place
+from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
 
 from .records import FoundRecord
@@ -38,6 +39,7 @@ from .tables import CONVERSATIONS, RUNS, Moment
 
 _LOOKED: Final = limit_of("list_looked")
 """Rows that one statement looks at."""
+_ENDED: Final = frozenset(status.value for status in RunStatus if status.terminal)
 _NEARLY_ONE: Final = timedelta(microseconds=999)
 """What makes the next millisecond of a time that is within one."""
 _Condition = ColumnElement[bool]
@@ -85,14 +87,15 @@ async def find_conversations(
 async def run_counts(
     connection: AsyncConnection, tenant: str | None, after: datetime | None, before: datetime | None, most: int
 ) -> tuple[Mapping[str, int], bool]:
-    """Return the number of runs in each status, of the ``most`` newest that were created between these times, and
-    whether these are all."""
+    """Return the number of runs in each status that is an end, of the ``most`` newest that were created between these
+    times, and whether these are all."""
     within = [*_of_tenant(RUNS, tenant), *_after(RUNS.c.created_at, after), *_before(RUNS.c.created_at, before)]
     newest = _List(RUNS, "created_at", ascending=False).behind(None, within, RUNS.c.status).limit(most).subquery()
     counted = select(newest.c.status, func.count()).group_by(newest.c.status)
     counts = [(status, count) for status, count in await connection.execute(counted)]
-    known = {status: count for status, count in counts if status is not None}
-    return known, sum(count for _, count in counts) < most
+    # The store counts what goes on.
+    ended = {status: count for status, count in counts if status in _ENDED}
+    return ended, sum(count for _, count in counts) < most
 
 
 async def count_conversations(

@@ -37,7 +37,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-NEWEST: Final = "0001"
+from palaver.vocabulary.lifecycle import RunStatus
+
+NEWEST: Final = "0002"
 """The newest revision that this code knows."""
 SCHEMA: Final = "palaver"
 METADATA: Final = MetaData(schema=SCHEMA)
@@ -160,6 +162,17 @@ RUNS: Final = Table(
     Index("runs_of_conversation", "conversation_id"),
     Index("runs_of_tenant", "tenant", "created_at", "id", "status"),
     Index("runs_begun", "created_at", "id", "status"),
+)
+IS_UNFINISHED: Final = (
+    RUNS.c.ended_at.is_(None),
+    RUNS.c.status.in_([status.value for status in RunStatus if not status.terminal]),
+)
+"""The conditions for a run that had not ended when it was archived."""
+Index(
+    "runs_unfinished",
+    RUNS.c.conversation_id,
+    postgresql_where=RUNS.c.ended_at.is_(None),
+    sqlite_where=RUNS.c.ended_at.is_(None),
 )
 
 ENTRIES: Final = Table(

@@ -104,7 +104,7 @@ def _faults_of_runs(archived: ArchivedConversation) -> Iterator[str]:
     for run in archived.runs:
         if run.fields.get("conversation") != archived.id or run.fields.get("id") != run.id:
             yield f"{run.id} is the record of another one"
-        elif "ended_at" not in run.fields:
+        elif "ended_at" not in run.fields and not archived.goes_on:
             yield f"{run.id} has not ended"
     if "forked_from" in archived.fields:
         return

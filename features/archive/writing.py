@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from .errors import ArchiveBehind, ArchiveOvertaken, ArchiveRefused
 from .records import ArchivedConversation, ArchivedVersions
 from .rows import Row, conversation_row, entry_row, moment_of, run_row, tenant_column
-from .tables import CONVERSATIONS, COUNTERS, ENTRIES, KEPT, RUNS, Moment
+from .tables import CONVERSATIONS, COUNTERS, ENTRIES, IS_UNFINISHED, KEPT, RUNS, Moment
 
 FORGOTTEN: Final = "forgotten"
 """The counter of deletions."""
@@ -55,6 +55,9 @@ async def write(
         _require_next(since, ids, ArchivedVersions(await _versions(connection, ids), forgotten or 0))
     await connection.execute(_BEHIND, [{"of": each.id, "behind": each.after} for each in ordered])
     await _insert_entries(connection, (entry_row(each.id, entry) for each in ordered for entry in each.entries))
+    # Those that the store has not lost come again, as they ended.
+    rest = [each.id for each in ordered if not each.goes_on]
+    await connection.execute(delete(RUNS).where(RUNS.c.conversation_id.in_(rest), *IS_UNFINISHED))
     runs = sorted(((each.id, run) for each in ordered for run in each.runs), key=lambda pair: pair[1].id)
     if runs:
         await _put(connection, RUNS, [run_row(conversation_id, run) for conversation_id, run in runs])

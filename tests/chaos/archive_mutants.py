@@ -9,6 +9,7 @@ from tests.chaos.mutation import by_name, tested
 _ROOM: Final = "features/archive/"
 _ARCHIVING: Final = f"{_ROOM}tests/contract/test_archiving.py"
 _LISTS: Final = f"{_ROOM}tests/contract/test_lists.py"
+_LONG: Final = f"{_ROOM}tests/contract/test_long_runs.py"
 _DATABASE: Final = f"{_ROOM}tests/unit/test_database.py"
 
 MUTANTS: Final = by_name(
@@ -37,8 +38,8 @@ MUTANTS: Final = by_name(
         "a conversation that is archived while it goes on",
         _ARCHIVING,
         f"{_ROOM}lua/read_resting.lua",
-        "not kept[1] or tonumber(kept[2] or 0) > 0",
-        "not kept[1]",
+        "if not kept[1] or (goes_on and not to_be_read) then",
+        "if not kept[1] then",
     ),
     tested(
         "a change that goes before it is archived",
@@ -179,5 +180,75 @@ MUTANTS: Final = by_name(
         f"{_ROOM}searching.py",
         "self._here > _tuple(place) if self._ascending else self._here < _tuple(place)",
         "self._here >= _tuple(place) if self._ascending else self._here <= _tuple(place)",
+    ),
+    tested(
+        "a long run that is acknowledged as what rests",
+        _LONG,
+        f"{_ROOM}lua/acknowledge.lua",
+        "if not goes_on then expire_conversation",
+        "if true then expire_conversation",
+    ),
+    tested(
+        "a run that is let go before its end is archived",
+        _LONG,
+        f"{_ROOM}backlog.py",
+        'ended = [run for run in archived.runs if "ended_at" in run.fields]',
+        "ended = [*archived.runs]",
+    ),
+    tested(
+        "a part of a log that is acknowledged though Redis has lost some of it",
+        _LONG,
+        f"{_ROOM}lua/read_resting.lua",
+        "if goes_on then mark(CONV) end\n",
+        "",
+    ),
+    tested(
+        "a part of a log with a record of all of it",
+        _LONG,
+        f"{_ROOM}backlog.py",
+        '            fields["entries"] = str(entries[-1].position)\n',
+        "            pass\n",
+    ),
+    tested(
+        "a part of a log with a run that has ended behind it",
+        _LONG,
+        f"{_ROOM}backlog.py",
+        "if more and any(_ended(run) >= _marked(fields) for run in runs):",
+        "if False:",
+    ),
+    tested(
+        "a long run that is archived once",
+        _LONG,
+        f"{_ROOM}lua/acknowledge.lua",
+        "if goes_on and passes(tonumber(kept[4]), kept[4] - args.position) then",
+        "if false then",
+    ),
+    tested(
+        "a run that goes on, counted in the store and in the archive",
+        _LONG,
+        f"{_ROOM}searching.py",
+        "    within.append(RUNS.c.status.in_(_ENDED))\n",
+        "",
+    ),
+    tested(
+        "a run that goes on in the archive for ever",
+        _LONG,
+        f"{_ROOM}writing.py",
+        "RUNS.c.conversation_id.in_(rest), *IS_UNFINISHED",
+        "RUNS.c.conversation_id.in_([]), *IS_UNFINISHED",
+    ),
+    tested(
+        "a call that a lost run leaves open",
+        _LONG,
+        f"{_ROOM}losses.py",
+        "    said = [*_sealed(log), *_last_words(runs)]\n",
+        "    said = [*_last_words(runs)]\n",
+    ),
+    tested(
+        "a lost run that comes back as one that goes on",
+        _LONG,
+        f"{_ROOM}remembering.py",
+        'if run is not None and "ended_at" in run.fields]',
+        "if run is not None]",
     ),
 )

@@ -172,6 +172,11 @@ def renamed(ledger: Ledger) -> Iterator[None]:
     assert ledger.cluster.http.patch(place, json={"title": "renamed", "tags": ["a"]}).status_code == 200
 
 
+def long(ledger: Ledger) -> Iterator[None]:
+    """A run that is archived while it goes on."""
+    yield from ledger.ends(ledger.submit("parallel-40-14", tools=["tell_inline"]))
+
+
 def deleted(ledger: Ledger) -> Iterator[None]:
     """A conversation that is deleted."""
     run = ledger.submit("echo")
@@ -190,7 +195,8 @@ def shortened(ledger: Ledger) -> Iterator[None]:
 
 
 SHAPES: Final[tuple[Shape, ...]] = (
-    tools, talk, approved, image, forked, rolled_back, steered, condensed, failed, below, renamed, deleted, shortened,
+    tools, talk, approved, image, forked, rolled_back, steered, condensed, failed, below, renamed, long, deleted,
+    shortened,
 )  # fmt: skip
 
 

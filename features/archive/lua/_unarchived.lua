@@ -5,12 +5,19 @@
 -- it was. `recalled` is in the hash of what was brought back, until it changes.
 -- needs: now, expire_conversation
 
-local function note_unarchived(prefix, id)
+local function mark(conversation)
   local now = redis.call('TIME')
-  redis.call('HSET', prefix .. 'conv:' .. id, 'changes', now[1] .. '.' .. now[2])
+  redis.call('HSET', conversation, 'changes', now[1] .. '.' .. now[2])
+end
+
+local function note_unarchived(prefix, id)
+  mark(prefix .. 'conv:' .. id)
   redis.call('HDEL', prefix .. 'conv:' .. id, 'recalled')
   redis.call('ZADD', prefix .. 'unarchived', NOW, id)
 end
+
+-- One that goes on is archived, too, whenever its log has passed another 500 entries: here, with the last `more` of so many.
+local function passes(entries, more) return entries % 500 < more end
 
 -- It is about to go, if it rests: it stays until it is archived.
 local function hold(prefix, id)

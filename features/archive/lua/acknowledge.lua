@@ -1,5 +1,5 @@
--- needs: conversation
-local kept = redis.call('HMGET', CONV, 'id', 'changes', 'unfinished')
+-- needs: conversation, unarchived
+local kept = redis.call('HMGET', CONV, 'id', 'changes', 'unfinished', 'entries')
 if not kept[1] then
   redis.call('ZREM', keys.unarchived, CONVERSATION)
   return reply.acknowledged()
@@ -19,6 +19,12 @@ if kept[2] ~= args.changes then
   return reply.acknowledged()
 end
 redis.call('HSET', CONV, 'archived', args.position, 'in_archive', 1)
+local goes_on = tonumber(kept[3] or 0) > 0
+if goes_on and passes(tonumber(kept[4]), kept[4] - args.position) then
+  -- Its log has passed some more meanwhile, or is archived a part at a time.
+  redis.call('ZADD', keys.unarchived, NOW, CONVERSATION)
+  return reply.acknowledged()
+end
 redis.call('ZREM', keys.unarchived, CONVERSATION)
-if tonumber(kept[3] or 0) == 0 then expire_conversation(PREFIX, CONVERSATION, Setting.RETENTION) end
+if not goes_on then expire_conversation(PREFIX, CONVERSATION, Setting.RETENTION) end
 return reply.acknowledged()

@@ -30,6 +30,7 @@ PLACES: Final[Mapping[str, str]] = MappingProxyType(
         "ended_run_changed": "The use of a child is counted with a run that has ended: `run` is its key, and "
         "`parent.run_id` its id; `conversation` is the key, and `kept[1]` the id of the one that it is of.",
         "run_deleted": "A run that had ended is gone, and what the log had of it.",
+        "log_grows": "The log of a conversation is about to get so many `entries`, up to the position `ENTRIES`.",
         "conversation_idle": "A conversation has no unfinished run: it may go after the retention. Its id is "
         "`CONVERSATION`, here and at the next places.",
         "conversation_changed": "A conversation is changed beside its runs.",

@@ -25,6 +25,7 @@ local function lengthen_log(entries, bytes)
   stamp_version()
   ENTRIES, BYTES = ENTRIES + entries, BYTES + bytes
   touch('entries', ENTRIES, 'bytes', BYTES)
+  -- hook: log_grows
 end
 
 local function log_entry(run, seq, kind, data, opaque)
