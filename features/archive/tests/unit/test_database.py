@@ -25,9 +25,17 @@ from features.archive.database import Database
 from features.archive.errors import ArchiveOvertaken, ArchiveRefused
 from features.archive.records import ArchivedConversation, ArchivedEntry, ArchivedRun
 from features.archive.rows import entry_of, entry_row
-from features.archive.schema import newest
+from features.archive.schema import _migrate, newest
 from features.archive.tables import METADATA, SCHEMA
-from features.archive.tests.conversations import conversation, conversation_id, run_of, said, with_a_call
+from features.archive.tests.conversations import (
+    AT,
+    conversation,
+    conversation_id,
+    entry,
+    run_of,
+    said,
+    with_a_call,
+)
 from palaver.errors import ConfigurationError
 from tests.postgres import PostgresServer, running_postgres
 
@@ -346,13 +354,95 @@ async def test_a_database_without_tables_says_what_to_do(url: str) -> None:
     await database.close()
 
 
-async def test_a_newer_schema_is_left_alone(database: Database) -> None:
+@pytest.mark.parametrize("oldest", [int(newest()), int(newest()) + 1])
+async def test_a_newer_schema_is_used_if_this_code_can_and_else_left_alone(database: Database, oldest: int) -> None:
+    """A worker of this version goes on beside one of a newer version."""
     async with database._connections.writing() as connection:
         place = "palaver." if database._connections.is_postgresql else ""
         await connection.exec_driver_sql(f"UPDATE {place}alembic_version SET version_num = '9999'")
-    with pytest.raises(ConfigurationError, match="9999, which is newer"):
+        await connection.exec_driver_sql(f"UPDATE {place}counters SET value = {oldest} WHERE name = 'oldest'")
+    if oldest > int(newest()):
+        with pytest.raises(ConfigurationError, match="9999, which is newer"):
+            await database.migrate()
+    else:
         await database.migrate()
+        await database.write([with_a_call(ONE)])
+        assert await database.record(ONE) == with_a_call(ONE).fields
     assert await database.revision() == "9999"
+
+
+async def test_rows_of_the_first_schema_stay_and_are_in_the_new_views(url: str) -> None:
+    database = Database.of(url)
+    async with database._connections.writing() as connection:
+        await connection.run_sync(_migrate, "0001")
+    assert await database.revision() == "0001"
+    # As a worker of that version does, which may do so beside newer ones later, too.
+    await database.write([with_a_call(ONE)])
+    await database.migrate()
+    assert await database.revision() == newest()
+    found = await everything(database, ONE)
+    assert found is not None
+    assert exactly(found) == exactly(with_a_call(ONE))
+    assert [row["step"] for row in await rows(database, "SELECT step FROM palaver.attempts")] == ["1", "1/call_1"]
+    await database.close()
+
+
+async def test_attempts_are_told_with_how_each_ended_and_how_long_it_took(database: Database) -> None:
+    run = run_of(ONE)
+    overloaded = {"class": "rate_limited", "code": "http_429", "provider": {"name": "openai", "model": "large"}}
+    asked = {"role": "assistant", "content": "", "tool_calls": [{"id": each, "name": "look"} for each in "ab"]}
+
+    def result(call: str, **more: Any) -> dict[str, Any]:
+        return {"step": f"1/{call}", "message": {"role": "tool", "call_id": call, "name": "look"}, **more}
+
+    log: list[tuple[str, int, dict[str, Any]]] = [
+        ("run.started", 0, {}),
+        ("run.retrying", 1_000, {"step": "1", "attempt": 1, "delay": 2.5, "error": overloaded}),
+        ("message.created", 4_000, {"step": "1", "model": "openai/small", "cost_usd": 0.5, "message": asked}),
+        ("action.resolved", 9_000, {"action_id": "act", "call_id": "b", "decision": "approve"}),
+        ("tool.finished", 9_500, result("a", error={"class": "tool_error", "code": "boom"})),
+        ("step.lost", 10_000, {"step": "1/b", "attempt": 1, "worker": "w"}),
+        ("tool.finished", 12_000, result("b")),
+        ("message.created", 12_500, {"steer": True, "message": {"role": "user", "content": "go on"}}),
+        ("run.finished", 14_000, {"status": "failed", "error": {"class": "timeout", "code": "idle", "step": "2"}}),
+    ]
+    entries = [
+        ArchivedEntry(at, {**entry(at, kind, run.id, data).fields, "at": str(AT + ms)})
+        for at, (kind, ms, data) in enumerate(log, 1)
+    ]
+    await database.write([conversation(ONE, entries, [run]), with_a_call(TWO)])
+    columns = "step, call_id, kind, attempt, outcome, error_class, model, tool, seconds, waits"
+    query = f"SELECT {columns} FROM palaver.{{}} WHERE conversation_id = '{ONE}' ORDER BY position"
+    found = await rows(database, query.format("attempts"))
+    assert [[*row.values()][:-2] for row in found] == [
+        ["1", None, "model", 1, "failed", "rate_limited", "openai/large", None],
+        ["1", None, "model", 2, "completed", None, "openai/small", None],
+        ["1/a", "a", "tool", 1, "failed", "tool_error", None, "look"],
+        ["1/b", "b", "tool", 1, "lost", None, None, None],
+        ["1/b", "b", "tool", 2, "completed", None, None, "look"],
+        ["2", None, "model", 1, "failed", "timeout", None, None],
+    ]
+    assert [row["seconds"] for row in found] == pytest.approx([1, 0.5, 5.5, 1, 2, 1.5], abs=0.002)
+    assert [row["waits"] for row in found] == [2.5, None, None, None, None, None]
+    steps = await rows(database, query.format("steps").replace("attempt,", "attempts,"))
+    assert [(row["step"], row["attempts"], row["outcome"]) for row in steps] == [
+        ("1", 2, "completed"),
+        ("1/a", 1, "failed"),
+        ("1/b", 2, "completed"),
+        ("2", 1, "failed"),
+    ]
+    assert [row["seconds"] for row in steps] == pytest.approx([1.5, 5.5, 3, 1.5], abs=0.005)
+
+
+async def test_a_call_that_never_began_is_no_attempt(database: Database) -> None:
+    run = run_of(ONE)
+    denied = {
+        "step": "1/a",
+        "message": {"role": "tool", "call_id": "a", "name": "look"},
+        "error": {"class": "tool_denied"},
+    }
+    await database.write([conversation(ONE, [entry(1, "tool.finished", run.id, denied)], [run])])
+    assert await rows(database, "SELECT * FROM palaver.attempts") == []
 
 
 async def test_the_migrations_make_the_tables_that_the_code_knows(database: Database) -> None:

@@ -264,7 +264,7 @@ async def test_a_reader_sees_its_tenant_alone_in_tables_and_views(
     server.execute(f"CREATE ROLE reporting LOGIN PASSWORD '{PASSWORD}'")
     server.execute("SELECT palaver.admit_reader('reporting')", url)
     newer = int(server.execute("SHOW server_version_num")[0][0]) >= 150_000
-    views = ("messages", "tool_calls", "approvals", "usage") if newer else ()
+    views = ("messages", "tool_calls", "approvals", "usage", "attempts", "steps") if newer else ()
     reader = url.replace(f"//{USER}:", "//reporting:")
     with psycopg.connect(reader, autocommit=True) as connection:
 
@@ -287,6 +287,24 @@ async def test_a_reader_sees_its_tenant_alone_in_tables_and_views(
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(change)
     assert {row[0] for row in server.execute("SELECT DISTINCT tenant FROM palaver.messages", url)} == {"default", ACME}
+
+
+async def test_a_reader_of_one_tenant_sees_no_other_whatever_it_sets(
+    server: PostgresServer, url: str, database: Database
+) -> None:
+    await database.write([with_a_call(ONE), with_a_call(OURS)])
+    server.execute(f"CREATE ROLE acme LOGIN PASSWORD '{PASSWORD}'")
+    for _ in range(2):
+        server.execute(f"SELECT palaver.admit_reader('acme', '{ACME}')", url)
+    names = ["conversations", "runs", "entries"]
+    if int(server.execute("SHOW server_version_num")[0][0]) >= 150_000:
+        names += ["messages", "tool_calls", "approvals", "usage", "attempts", "steps"]
+    with psycopg.connect(url.replace(f"//{USER}:", "//acme:"), autocommit=True) as connection:
+        for setting in ("", ACME, "default", "other0"):
+            connection.execute("SELECT set_config('palaver.tenant', %s, false)", [setting])
+            for name in names:
+                seen = connection.execute(f"SELECT DISTINCT tenant FROM palaver.{name}").fetchall()
+                assert seen == [(ACME,)], (setting, name)
 
 
 @pytest.fixture
