@@ -124,6 +124,25 @@ def test_a_run_is_asked_for_by_its_own_id_alone(archived: Cluster) -> None:
     assert {*kinds[1]} <= {*kinds[0]}
 
 
+def test_a_long_run_that_redis_was_lost_with_has_failed_and_its_conversation_goes_on(archived: Cluster) -> None:
+    """It is archived while it goes on; its provider fails as Redis is emptied."""
+    run_id = archived.submit("parallel-40-14+503-99@15", tools=["tell_inline"])
+    conversation = archived.run(run_id).conversation_id
+    with archived.redis() as redis:
+        eventually(lambda: int(redis.hget(keys.conversation(conversation), "archived") or 0) >= 500)
+        redis.flushall()
+    lost = archived.run(run_id)
+    assert lost.error is not None
+    assert (lost.status, lost.error["code"]) == ("failed", "run_lost")
+    again = archived.ended(archived.post(archived.body("echo", "and now?", conversation_id=conversation)))
+    assert (again.status, again.output) == ("completed", "echo: and now?")
+    # The judge of the model refuses a call without its result.
+    (call,) = archived.model_calls(again.id)
+    assert call.messages > 400
+    eventually(lambda: "to be archived 0" in archive(archived, "status").stdout)
+    assert archive(archived, "verify").stdout.strip().endswith(" 0 faults")
+
+
 def test_what_was_deleted_does_not_come_back(archived: Cluster) -> None:
     run = archived.ended(archived.submit("echo", "hello"))
     gone(archived, run.id)
