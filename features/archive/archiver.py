@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from palaver.errors import ConfigurationError
 from palaver.vocabulary.ids import is_id
 
+from .acts import AT_ONCE, Acts
 from .backlog import DELETED, Backlog
 from .database import Database
 from .errors import SLOW, ArchiveAway, ArchiveBehind, ArchiveOvertaken, ArchiveRefused
@@ -32,7 +34,7 @@ _IDLE: Final = 0.5
 _LONGEST: Final = 15.0
 """Seconds between two looks at a database that is away, at most."""
 _BETWEEN: Final = 60.0
-"""Seconds between two looks for what is not kept any longer, and for what the store has lost."""
+"""Seconds between two looks for what is not kept any longer, what the store has lost, and acts."""
 _OLD: Final = 1_000
 """Conversations of which it is asked in one go whether the store has them."""
 _AT_ONCE: Final = 20
@@ -44,10 +46,13 @@ _BATCH: Final = 4 << 20
 class Archiver:
     """Archives what any of the workers has brought to rest."""
 
-    def __init__(self, backlog: Backlog, database: Database, keep: float | None = None) -> None:
+    def __init__(
+        self, backlog: Backlog, database: Database, keep: float | None = None, acts: Acts | None = None
+    ) -> None:
         self._backlog = backlog
         self._database = database
         self._keep = keep
+        self._acts = acts
 
     async def run(self) -> None:
         """Archive, for ever. A database that is away is waited for."""
@@ -64,6 +69,7 @@ class Archiver:
                         due = now + _BETWEEN
                         await self.forget_old()
                         await self.end_lost()
+                        await self.archive_acts()
                 except (ArchiveAway, ConfigurationError) as error:
                     if migrated or not said:
                         _log.warning("what has ended stays in the store until the archive is back: %s", error)
@@ -101,6 +107,22 @@ class Archiver:
             for each in await self._backlog.absent(ids):
                 ended += await end_lost(self._database, each, await self._backlog.now())
         return ended
+
+    async def archive_acts(self) -> int:
+        """Archive what was done with keys; return how many acts that are."""
+        if self._acts is None:
+            return 0
+        written = 0
+        for tag in await self._acts.tags():
+            since = await self._database.versions(())
+            with suppress(ArchiveOvertaken):
+                # A deletion may be in between, perhaps the tenant's: then it is looked at again.
+                while acts := await self._acts.behind(tag, await self._database.last_act(tag)):
+                    await self._database.write_acts(tag, acts, since)
+                    written += len(acts)
+                    if len(acts) < AT_ONCE:
+                        break
+        return written
 
     async def _forget(self, deleted: Sequence[str]) -> None:
         if not deleted:

@@ -101,6 +101,24 @@ class Database:
             async with self._connections.writing() as connection:
                 await write(connection, conversations, since)
 
+    async def last_act(self, tag: str) -> str | None:
+        """Return the id of the last act of a tenant; None if there is none."""
+        from .reading import last_act
+
+        async with self._connections.reading() as connection:
+            return await last_act(connection, tag)
+
+    async def write_acts(self, tag: str, acts: Mapping[str, str], since: ArchivedVersions) -> None:
+        """Write acts of a tenant, as JSON by their ids. The same again changes nothing.
+
+        Raises:
+            ArchiveOvertaken: something was deleted after ``since``.
+        """
+        from .writing import write_acts
+
+        async with self._connections.writing() as connection:
+            await write_acts(connection, tag, acts, since)
+
     async def forget_conversations(
         self,
         ids: Sequence[str],

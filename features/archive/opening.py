@@ -39,11 +39,12 @@ def loops(settings: Settings, store: Store, worker: str) -> list[Callable[[], Co
     url = archive_url()
     if url is None:
         return []
+    from .acts import Acts
     from .archiver import Archiver
     from .backlog import Backlog
     from .database import Database
 
-    return [Archiver(store.part(Backlog), Database.of(url), archive_keep()).run]
+    return [Archiver(store.part(Backlog), Database.of(url), archive_keep(), store.part(Acts)).run]
 
 
 def memory_of(ground: Ground) -> Remembering | None:

@@ -9,8 +9,8 @@ from sqlalchemy import Table, func, literal_column, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from .records import ArchivedEntry, ArchivedRun
-from .rows import Row, conversation_row, entry_of, entry_row, fields_of, run_of, run_row
-from .tables import CONVERSATIONS, ENTRIES, IS_UNFINISHED, KEPT, RUNS, SCHEMA
+from .rows import Row, conversation_row, entry_of, entry_row, fields_of, run_of, run_row, tenant_column
+from .tables import ACTS, CONVERSATIONS, ENTRIES, IS_UNFINISHED, KEPT, RUNS, SCHEMA
 
 _READ_BACK: Final = tuple(
     ENTRIES.c[name] for name in ("position", "type", "at", "run_id", "seq", "data", "opaque", "exact")
@@ -55,6 +55,14 @@ async def run(connection: AsyncConnection, run_id: str) -> ArchivedRun | None:
     """Return a run."""
     row = (await connection.execute(select(RUNS.c.id, RUNS.c.record).where(RUNS.c.id == run_id))).one_or_none()
     return None if row is None else run_of(row)
+
+
+async def last_act(connection: AsyncConnection, tag: str) -> str | None:
+    """Return the id of the last act of a tenant."""
+    own = select(ACTS.c.id).where(ACTS.c.tenant == tenant_column(tag))
+    # Of one millisecond the one with the longer number is behind.
+    newest = own.order_by(ACTS.c.at.desc(), func.length(ACTS.c.id).desc(), ACTS.c.id.desc()).limit(1)
+    return (await connection.execute(newest)).scalar_one_or_none()
 
 
 async def unfinished_runs(connection: AsyncConnection, conversation_id: str) -> Sequence[ArchivedRun]:

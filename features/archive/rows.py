@@ -162,6 +162,15 @@ def entry_of(row: Any) -> ArchivedEntry:
     return ArchivedEntry(columns["position"], dict(pairs))
 
 
+def act_row(tag: str, act_id: str, text: str) -> Row:
+    """Return the row of an act, which is JSON."""
+    act, at = _object(text), _moment(act_id.partition("-")[0])
+    words = {name: _word(act.get(name)) for name in ("operation", "key", "key_id", "client", "request")}
+    facts, status, operator = act.get("facts", {}), act.get("status"), act.get("operator", False)
+    own = {"tenant": tenant_column(tag), "id": act_id, "at": at, "operator": operator, "status": status, "facts": facts}
+    return {**own, **words}
+
+
 def _canonical(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the fields of the entry that a row without ``exact`` stands for: those that `_emit.lua` writes."""
     at = None if row["at"] is None else place_of(row["at"])

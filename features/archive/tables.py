@@ -9,6 +9,7 @@ Each row says its ``tenant``: its tag, or ``default``. Times are UTC; SQLite has
     entries          the log of a conversation: a row for each event that is kept, by position. ``data`` and ``opaque``
                      are the exact texts; ``readable`` is there where ``data`` is no JSON that databases read, ``exact``
                      where an entry has other fields than the columns say
+    acts             the audit log: what was done with keys
     counters         numbers of the archive itself
 """
 
@@ -21,6 +22,7 @@ from typing import Any, Final
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     DateTime,
     Dialect,
@@ -192,9 +194,26 @@ ENTRIES: Final = Table(
     Column("exact", Text),
 )
 
+ACTS: Final = Table(
+    "acts",
+    METADATA,
+    Column("tenant", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("at", Moment),
+    Column("operation", Text),
+    Column("key", Text),
+    Column("key_id", Text),
+    Column("operator", Boolean),
+    Column("client", Text),
+    Column("request", Text),
+    Column("status", _NUMBER),
+    Column("facts", _DOCUMENT, nullable=False),
+    Index("acts_of_tenant", "tenant", "at"),
+)
+
 COUNTERS: Final = Table(
     "counters", METADATA, Column("name", Text, primary_key=True), Column("value", _NUMBER, nullable=False)
 )
 
-KEPT: Final = (ENTRIES, RUNS, CONVERSATIONS)
-"""The tables with what was said, in the order in which rows are deleted."""
+KEPT: Final = (ENTRIES, RUNS, CONVERSATIONS, ACTS)
+"""The tables with what was said and done, in the order in which rows are deleted."""

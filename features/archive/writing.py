@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from .errors import ArchiveBehind, ArchiveOvertaken, ArchiveRefused
 from .records import ArchivedConversation, ArchivedVersions
-from .rows import Row, conversation_row, entry_row, moment_of, run_row, tenant_column
-from .tables import CONVERSATIONS, COUNTERS, ENTRIES, IS_UNFINISHED, KEPT, RUNS, Moment
+from .rows import Row, act_row, conversation_row, entry_row, moment_of, run_row, tenant_column
+from .tables import ACTS, CONVERSATIONS, COUNTERS, ENTRIES, IS_UNFINISHED, KEPT, RUNS, Moment
 
 FORGOTTEN: Final = "forgotten"
 """The counter of deletions."""
@@ -68,6 +68,15 @@ async def versions(connection: AsyncConnection, ids: Sequence[str]) -> ArchivedV
     return ArchivedVersions(await _versions(connection, ids), await _forgotten(connection, lock=False))
 
 
+async def write_acts(connection: AsyncConnection, tag: str, acts: Mapping[str, str], since: ArchivedVersions) -> None:
+    """Write acts of a tenant, those that are not there. Raises ArchiveOvertaken if anything was deleted meanwhile."""
+    if await _forgotten(connection) != since.forgotten:
+        raise ArchiveOvertaken([tag])
+    made = postgresql.insert(ACTS) if connection.dialect.name == "postgresql" else sqlite.insert(ACTS)
+    rows = [act_row(tag, act_id, text) for act_id, text in acts.items()]
+    await connection.execute(made.on_conflict_do_nothing(), rows)
+
+
 async def forget_conversations(
     connection: AsyncConnection,
     ids: Sequence[str],
@@ -108,8 +117,8 @@ async def forget_runs(connection: AsyncConnection, ids: Iterable[str]) -> None:
 
 
 async def forget_tenant(connection: AsyncConnection, tag: str, limit: int) -> dict[str, int]:
-    """Delete up to ``limit`` rows of a tenant: its entries before its runs, and these before its conversations. Return
-    how many of each table, by name."""
+    """Delete up to ``limit`` rows of a tenant: its entries before its runs, these before its conversations, and these
+    before its acts. Return how many of each table, by name."""
     counts = dict.fromkeys((table.name for table in KEPT), 0)
     await _note_deletion(connection)
     tenant = tenant_column(tag)
@@ -127,6 +136,10 @@ async def forget_tenant(connection: AsyncConnection, tag: str, limit: int) -> di
         empty = ids[:left]
         result = await connection.execute(delete(CONVERSATIONS).where(CONVERSATIONS.c.id.in_(empty)))
         counts[CONVERSATIONS.name] = result.rowcount
+        left -= result.rowcount
+    its = select(ACTS.c.id).where(ACTS.c.tenant == tenant).limit(left)
+    result = await connection.execute(delete(ACTS).where(ACTS.c.tenant == tenant, ACTS.c.id.in_(its)))
+    counts[ACTS.name] = result.rowcount
     return counts
 
 

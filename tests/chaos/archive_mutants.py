@@ -10,6 +10,7 @@ _ROOM: Final = "features/archive/"
 _ARCHIVING: Final = f"{_ROOM}tests/contract/test_archiving.py"
 _LISTS: Final = f"{_ROOM}tests/contract/test_lists.py"
 _LONG: Final = f"{_ROOM}tests/contract/test_long_runs.py"
+_ACTS: Final = f"{_ROOM}tests/contract/test_acts.py"
 _DATABASE: Final = f"{_ROOM}tests/unit/test_database.py"
 
 MUTANTS: Final = by_name(
@@ -250,5 +251,26 @@ MUTANTS: Final = by_name(
         f"{_ROOM}remembering.py",
         'if run is not None and "ended_at" in run.fields]',
         "if run is not None]",
+    ),
+    tested(
+        "an act of a tenant that was erased meanwhile",
+        _ACTS,
+        f"{_ROOM}writing.py",
+        "        raise ArchiveOvertaken([tag])\n",
+        "        pass\n",
+    ),
+    tested(
+        "an act of another tenant",
+        _ACTS,
+        f"{_ROOM}rows.py",
+        'own = {"tenant": tenant_column(tag), "id": act_id',
+        'own = {"tenant": tenant_column(""), "id": act_id',
+    ),
+    tested(
+        "an erasure that leaves acts",
+        _DATABASE,
+        f"{_ROOM}writing.py",
+        "result = await connection.execute(delete(ACTS).where(ACTS.c.tenant == tenant, ACTS.c.id.in_(its)))",
+        "result = await connection.execute(delete(ACTS).where(ACTS.c.tenant == tenant, ACTS.c.id.in_([])))",
     ),
 )

@@ -1,4 +1,4 @@
-"""Runs that had not ended when they were archived; attempts and steps as views; readers of one tenant.
+"""Runs that had not ended when they were archived; attempts and steps as views; acts; readers of one tenant.
 
 The log says of an attempt when it ended, and how. It could begin at the end of what came before it in its run, or of
 the wait for another try: ``seconds`` is the time since then, with that for which it waited for a worker.
@@ -12,6 +12,7 @@ from typing import Final
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0002"
 down_revision = "0001"
@@ -31,6 +32,7 @@ def upgrade() -> None:
         postgresql_where=lacks,
         sqlite_where=lacks,
     )
+    _make_acts(is_postgresql)
     # The oldest revision whose code reads and writes these tables.
     counters = "palaver.counters" if is_postgresql else "counters"
     op.execute(f"INSERT INTO {counters} (name, value) VALUES ('oldest', 1)")
@@ -42,6 +44,29 @@ def upgrade() -> None:
     else:
         op.execute(f"CREATE VIEW attempts AS {_SQLITE_ATTEMPTS}")
         op.execute(f"CREATE VIEW steps AS {_SQLITE_STEPS}")
+
+
+def _make_acts(is_postgresql: bool) -> None:
+    schema = "palaver" if is_postgresql else None
+    op.create_table(
+        "acts",
+        sa.Column("tenant", sa.Text, primary_key=True),
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("at", sa.DateTime(timezone=True).with_variant(sa.String(24), "sqlite")),
+        *(sa.Column(name, sa.Text) for name in ("operation", "key", "key_id")),
+        sa.Column("operator", sa.Boolean),
+        *(sa.Column(name, sa.Text) for name in ("client", "request")),
+        sa.Column("status", sa.BigInteger().with_variant(sa.Integer(), "sqlite")),
+        sa.Column("facts", sa.JSON().with_variant(JSONB(), "postgresql"), nullable=False),
+        schema=schema,
+    )
+    op.create_index("acts_of_tenant", "acts", ["tenant", "at"], schema=schema)
+    if is_postgresql:
+        op.execute("ALTER TABLE palaver.acts ENABLE ROW LEVEL SECURITY")
+        op.execute(
+            "CREATE POLICY one_tenant ON palaver.acts FOR SELECT"
+            " USING (tenant = nullif(current_setting('palaver.tenant', true), ''))"
+        )
 
 
 _BEFORE: Final = "ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
@@ -140,7 +165,8 @@ _ADMIT_READER: Final = """
     DECLARE name text;
     BEGIN
         EXECUTE format('GRANT USAGE ON SCHEMA palaver TO %s', reader);
-        EXECUTE format('GRANT SELECT ON palaver.conversations, palaver.runs, palaver.entries TO %s', reader);
+        EXECUTE format('GRANT SELECT ON palaver.conversations, palaver.runs, palaver.entries, palaver.acts TO %s',
+            reader);
         IF current_setting('server_version_num')::integer >= 150000 THEN
             FOREACH name IN ARRAY ARRAY['messages', 'tool_calls', 'approvals', 'usage', 'attempts', 'steps'] LOOP
                 EXECUTE format('ALTER VIEW palaver.%I SET (security_invoker = true)', name);
@@ -154,7 +180,7 @@ _ADMIT_READER_OF: Final = """
     DECLARE name text; kind text;
     BEGIN
         PERFORM palaver.admit_reader(reader);
-        FOREACH name IN ARRAY ARRAY['conversations', 'runs', 'entries'] LOOP
+        FOREACH name IN ARRAY ARRAY['conversations', 'runs', 'entries', 'acts'] LOOP
             FOREACH kind IN ARRAY ARRAY['PERMISSIVE', 'RESTRICTIVE'] LOOP
                 EXECUTE format('DROP POLICY IF EXISTS %I ON palaver.%I', lower(kind) || '_' || reader::oid, name);
                 EXECUTE format('CREATE POLICY %I ON palaver.%I AS %s FOR SELECT TO %s USING (tenant = %L)',

@@ -119,7 +119,7 @@ async def test_twice_is_once(database: Database) -> None:
     assert exactly(found) == exactly(with_a_call(TWO))
     sizes = {**await database.size()}
     assert sizes.pop("bytes") > 10_000
-    assert sizes == {"conversations": 2, "runs": 2, "entries": 10}
+    assert sizes == {"conversations": 2, "runs": 2, "entries": 10, "acts": 0}
 
 
 async def test_entries_behind_a_position_are_replaced(database: Database) -> None:
@@ -246,6 +246,8 @@ async def test_runs_are_forgotten_with_their_entries(database: Database) -> None
 async def test_a_tenant_is_forgotten_in_parts(database: Database) -> None:
     ours = [conversation_id(str(each), ACME) for each in range(3)]
     await database.write([*map(with_a_call, ours), with_a_call(ONE)])
+    for tag in (ACME, ""):
+        await database.write_acts(tag, {f"{at}-0": "{}" for at in range(1, 10)}, await database.versions(()))
     parts = []
     while any((part := await database.forget_tenant(ACME, 7)).values()):
         assert sum(part.values()) <= 7
@@ -254,8 +256,10 @@ async def test_a_tenant_is_forgotten_in_parts(database: Database) -> None:
         "entries": 15,
         "runs": 3,
         "conversations": 3,
+        "acts": 9,
     }
-    assert {**await database.size(), "bytes": 0} == {"conversations": 1, "runs": 1, "entries": 5, "bytes": 0}
+    left = {"conversations": 1, "runs": 1, "entries": 5, "acts": 9, "bytes": 0}
+    assert {**await database.size(), "bytes": 0} == left
     found = await everything(database, ONE)
     assert found is not None
     assert exactly(found) == exactly(with_a_call(ONE))

@@ -29,7 +29,7 @@ def test_a_database_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     asyncio.run(migrate())
     (found,) = findings_of(SETTINGS)
-    assert (found.level, found.found) == ("ok", "schema 0001, 0 conversations, 0 MiB")
+    assert (found.level, found.found) == ("ok", "schema 0002, 0 conversations, 0 MiB")
 
 
 def test_one_that_is_away_is_an_error_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

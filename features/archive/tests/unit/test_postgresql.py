@@ -261,6 +261,8 @@ async def test_a_reader_sees_its_tenant_alone_in_tables_and_views(
     server: PostgresServer, url: str, database: Database
 ) -> None:
     await database.write([with_a_call(ONE), with_a_call(OURS)])
+    for tag in ("", ACME):
+        await database.write_acts(tag, {"1-0": "{}"}, await database.versions(()))
     server.execute(f"CREATE ROLE reporting LOGIN PASSWORD '{PASSWORD}'")
     server.execute("SELECT palaver.admit_reader('reporting')", url)
     newer = int(server.execute("SHOW server_version_num")[0][0]) >= 150_000
@@ -269,7 +271,7 @@ async def test_a_reader_sees_its_tenant_alone_in_tables_and_views(
     with psycopg.connect(reader, autocommit=True) as connection:
 
         def tenants() -> dict[str, set[str]]:
-            names = ("conversations", "runs", "entries", *views)
+            names = ("conversations", "runs", "entries", "acts", *views)
             queries = {name: f"SELECT DISTINCT tenant FROM palaver.{name}" for name in names}
             return {name: {row[0] for row in connection.execute(query)} for name, query in queries.items()}
 
@@ -293,10 +295,12 @@ async def test_a_reader_of_one_tenant_sees_no_other_whatever_it_sets(
     server: PostgresServer, url: str, database: Database
 ) -> None:
     await database.write([with_a_call(ONE), with_a_call(OURS)])
+    for tag in ("", ACME):
+        await database.write_acts(tag, {"1-0": "{}"}, await database.versions(()))
     server.execute(f"CREATE ROLE acme LOGIN PASSWORD '{PASSWORD}'")
     for _ in range(2):
         server.execute(f"SELECT palaver.admit_reader('acme', '{ACME}')", url)
-    names = ["conversations", "runs", "entries"]
+    names = ["conversations", "runs", "entries", "acts"]
     if int(server.execute("SHOW server_version_num")[0][0]) >= 150_000:
         names += ["messages", "tool_calls", "approvals", "usage", "attempts", "steps"]
     with psycopg.connect(url.replace(f"//{USER}:", "//acme:"), autocommit=True) as connection:
