@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from palaver.errors import ConfigurationError
+from palaver.errors import ConfigurationError, CorruptRecord
 from palaver.vocabulary.ids import is_id
 
 from .acts import AT_ONCE, Acts
@@ -105,7 +105,10 @@ class Archiver:
         while ids := await self._database.unfinished(after, _OLD):
             after = ids[-1]
             for each in await self._backlog.absent(ids):
-                ended += await end_lost(self._database, each, await self._backlog.now())
+                try:
+                    ended += await end_lost(self._database, each, await self._backlog.now())
+                except (ArchiveRefused, CorruptRecord) as error:
+                    _log.error("%s was lost, and cannot be ended: %s", each, error)
         return ended
 
     async def archive_acts(self) -> int:

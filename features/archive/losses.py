@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from palaver.errors import ErrorClass, Failure
+from palaver.errors import UNREADABLE, CorruptRecord, ErrorClass, Failure
 from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
 from palaver.store.reading.records import USAGE_FIELDS
@@ -41,7 +41,7 @@ _PAGE: Final = 200
 
 async def end_lost(database: Database, conversation_id: str, now: int) -> bool:
     """End in the archive, at a time (ms), what it has of a conversation that the store has lost; tell whether there was
-    something to end."""
+    something to end. Raises CorruptRecord if its log is not as it was written."""
     since = await database.versions([conversation_id])
     fields = await database.record(conversation_id)
     if fields is None or not goes_on(fields):
@@ -49,8 +49,11 @@ async def end_lost(database: Database, conversation_id: str, now: int) -> bool:
     log, after = _Log(), 0
     while page := await database.entries(conversation_id, after, _PAGE):
         after = page[-1].position
-        for entry in page:
-            log.take(entry)
+        try:
+            for entry in page:
+                log.take(entry)
+        except UNREADABLE as error:
+            raise CorruptRecord(f"the log of {conversation_id}") from error
     runs = _in_order(fields, {run.id: run for run in await database.unfinished_runs(conversation_id)})
     # Another process that does the same was first.
     with suppress(ArchiveOvertaken):

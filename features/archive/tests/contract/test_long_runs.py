@@ -3,7 +3,10 @@ other one. Where the store is lost with it, it has ended."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -340,6 +343,22 @@ def results_of(log: Sequence[tuple[int, dict[str, str]]]) -> dict[str, int]:
         call: sum(fields["type"] == "tool.finished" and f'"{call}"' in fields["data"] for _, fields in log)
         for call in ("open_1", "open_2", "open_3", "open_4")
     }
+
+
+async def test_one_that_cannot_be_read_keeps_no_other_from_its_end(
+    driver: StoreDriver, redis: Any, archiver: Archiver, database: Database, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        _, lease = await driver.begin()
+        await goes_past(driver, lease, EVERY)
+    await archiver.look()
+    await redis.flushall()
+    broken, other = await database.unfinished("", 10)
+    with closing(sqlite3.connect(tmp_path / "archive.db")) as file, file:
+        file.execute("UPDATE entries SET data = 'hello' WHERE conversation_id = ? AND position = 3", [broken])
+    assert await archiver.end_lost() == 1
+    assert await database.unfinished("", 10) == [broken]
+    assert await database.unfinished_runs(other) == []
 
 
 async def test_a_run_that_was_lost_is_tried_again(
