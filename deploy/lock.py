@@ -1,7 +1,7 @@
 """Locks what is installed: ``make lock`` writes each version with the hashes of all its files, for every platform.
 
-    constraints.txt        what Palaver runs on: the extras but `dev` and `testing`, and what builds Palaver itself
-    constraints-dev.txt    what its tests and checks need besides
+    constraints.txt        what Palaver runs on: the extras of a server, and what builds Palaver itself
+    constraints-dev.txt    what its tests and checks need besides, and the other extras
     constraints-tools.txt  what makes these files, and the list of parts (``make sbom``)
     constraints-clients.txt  what generates a client in Python, and checks it, and a Node.js (``make check-clients``)
     constraints-deploy.txt what checks the deploy kit (``make check-deploy``)
