@@ -17,7 +17,7 @@ from palaver.config.secret_files import SUFFIX
 from palaver.config.variables import PREFIX, unread, variables
 from palaver.vocabulary.names import did_you_mean
 
-OWN: Final = frozenset({"ARCHIVE_DATABASE", "IDENTITY", "TOLD_SECRET"})
+OWN: Final = frozenset({"IDENTITY", "TOLD_SECRET"})
 """Keys that are no variable of Palaver's."""
 DISCOVERED: Final = "agent_tools"
 """The module of an application in which its tools are."""

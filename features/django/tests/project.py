@@ -9,6 +9,7 @@ import django
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
+from django.test.utils import setup_test_environment
 
 SITE: Final = "features.django.tests.site"
 DATABASE: Final = "file:palaver?mode=memory&cache=shared"
@@ -54,6 +55,7 @@ def _set_up() -> None:
         USE_TZ=True,
     )
     django.setup()
+    setup_test_environment()
 
 
 def make_tables() -> None:

@@ -1,0 +1,18 @@
+"""Runs as Django's admin knows them: it has permissions and pages for models. There is no table of them."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Run(models.Model):
+    """A run, which the API has: nothing of it is in the project's database."""
+
+    id = models.CharField(primary_key=True, max_length=100)
+
+    class Meta:
+        """Users with the permission ``view`` see the runs of all tenants, with ``change`` they decide and stop."""
+
+        app_label = "palaver"
+        default_permissions = ("view", "change")
+        managed = False
