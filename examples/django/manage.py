@@ -1,4 +1,4 @@
-"""The commands of the project: ``python examples/django/manage.py palaver worker --tools``, and those of Django."""
+"""The commands of the project: ``python examples/django/manage.py palaver check``, and those of Django."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """All of the desk: ``python examples/django/start.py``, then open what it prints. A deployment has these processes by
-itself: ``manage.py palaver worker --tools``, a worker of Celery, and a server of ASGI."""
+itself: ``manage.py palaver worker`` and ``… tools``, a worker of Celery, and a server of ASGI."""
 
 from __future__ import annotations
 

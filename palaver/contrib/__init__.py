@@ -1,5 +1,4 @@
-"""Features that programs import by name, such as ``palaver.contrib.django``: the name is one, in an installed wheel and
-in a checkout."""
+"""Features that programs import, such as ``palaver.contrib.django``: by one name, installed or in a checkout."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def who(user: Any) -> palaver.Identity | None:
 
 def page(request: HttpRequest) -> HttpResponse:
     """The chat, or who to log in as."""
-    return render(request, "desk.html", {"people": get_user_model().objects.filter(is_staff=True)})
+    return render(request, "desk.html", {"people": get_user_model().objects.filter(is_staff=True).order_by("username")})
 
 
 @require_POST
