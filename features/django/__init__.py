@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .mounting import asgi as asgi
     from .signals import action_required as action_required
     from .signals import run_ended as run_ended
-    from .submitting import Submitted as Submitted
+    from .submitting import RunOnCommit as RunOnCommit
     from .submitting import submit as submit
     from .submitting import submit_on_commit as submit_on_commit
     from .submitting import token_for as token_for
@@ -32,7 +32,7 @@ _PUBLIC: Final = {
     "run_ended": "signals",
     "submit": "submitting",
     "submit_on_commit": "submitting",
-    "Submitted": "submitting",
+    "RunOnCommit": "submitting",
     "token_for": "submitting",
 }
 

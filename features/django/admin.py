@@ -1,8 +1,8 @@
 """Pages of Django's admin: the runs of all tenants, live and archived; what waits for a decision, and what it takes to
 decide, stop and retry.
 
-Who may see them and who may act is what Django's permissions for `Run` say. Acts are recorded by the API under the
-name that the user has there.
+Django's permissions for `ListedRun` say who sees them and who acts. The API records acts under the name that the user
+has there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 from .asking import ask_as
 from .identities import of_user
-from .models import Run
+from .models import ListedRun
 
 _PAGE: Final = 100
 """Runs on a page, and messages of a conversation."""
@@ -35,7 +35,7 @@ _ACTS: Final[Mapping[str, Callable[[AsyncPalaver, str, Any], Awaitable[Any]]]] =
 }
 
 
-@admin.register(Run)
+@admin.register(ListedRun)
 class RunAdmin(admin.ModelAdmin):
     """The list of runs, and the page of one."""
 
@@ -91,7 +91,7 @@ class RunAdmin(admin.ModelAdmin):
             raise Http404("there is no such run, or not any more") from None
         except ClientError as error:
             messages.error(request, str(error))
-            return redirect("admin:palaver_run_changelist")
+            return redirect("admin:palaver_listedrun_changelist")
         found = {"title": run.id, "run": run, "said": said, "acts": self.has_change_permission(request)}
         return self._page(request, "run", found)
 
@@ -103,9 +103,9 @@ class RunAdmin(admin.ModelAdmin):
             run = _as(request, lambda palaver: act(palaver, run_id, request.POST))
         except ClientError as error:
             messages.error(request, str(error))
-            return redirect("admin:palaver_run_change", run_id)
+            return redirect("admin:palaver_listedrun_change", run_id)
         messages.success(request, f"{request.POST['act']}: the run is {run.status}")
-        return redirect("admin:palaver_run_change", run.id)
+        return redirect("admin:palaver_listedrun_change", run.id)
 
     def _require(self, request: HttpRequest, permission: Callable[[HttpRequest], bool]) -> None:
         if not permission(request):

@@ -1,4 +1,4 @@
-"""What ``manage.py check`` says of Palaver: of its settings always, and of its Redis with ``--deploy``."""
+"""Checks for ``manage.py check``: of settings always, of Redis with ``--deploy``."""
 
 from __future__ import annotations
 

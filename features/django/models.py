@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 
-class Run(models.Model):
+class ListedRun(models.Model):
     """A run, which the API has: nothing of it is in the project's database."""
 
     id = models.CharField(primary_key=True, max_length=100)
@@ -14,5 +14,6 @@ class Run(models.Model):
         """Users with the permission ``view`` see the runs of all tenants, with ``change`` they decide and stop."""
 
         app_label = "palaver"
+        verbose_name = "run"
         default_permissions = ("view", "change")
         managed = False

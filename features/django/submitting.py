@@ -20,7 +20,7 @@ _OF_PAGES: tuple[TokenScope, ...] = ("runs:submit", "runs:read", "runs:act", "ac
 
 
 @dataclass(slots=True)
-class Submitted:
+class RunOnCommit:
     """A run that is submitted once the transaction is committed."""
 
     conversation_id: str
@@ -58,7 +58,7 @@ def submit_on_commit(
     using: str | None = None,
     robust: bool = False,
     **options: Unpack[SubmitOptions],
-) -> Submitted:
+) -> RunOnCommit:
     """Submit a run for a user once the transaction on the database ``using`` is committed; at once without one. If that
     or its savepoint is rolled back there is no run.
 
@@ -69,7 +69,7 @@ def submit_on_commit(
         TypeError: an option that there is not.
     """
     check(options, SubmitOptions)
-    submitted = Submitted(
+    submitted = RunOnCommit(
         options.get("conversation_id") or str(uuid4()), options.get("idempotency_key") or f"django:{uuid4()}"
     )
     options["conversation_id"], options["idempotency_key"] = submitted.conversation_id, submitted.idempotency_key

@@ -3,6 +3,7 @@ own, PostgreSQL where there is one, and workers of Palaver beside it."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 import httpx
@@ -63,6 +65,7 @@ class Desk:
             "DESK_BROKER_URL": broker.url,
             "DESK_DATABASE": json.dumps(database),
             "DJANGO_SETTINGS_MODULE": "desk.settings",
+            "PALAVER_SECRET_KEY": base64.b64encode(token_bytes(32)).decode(),
             "PYTHONPATH": str(FOLDER),
         }
         self.manage("migrate", "-v0")
@@ -201,6 +204,27 @@ def test_its_commands(desk: Desk) -> None:
     assert "no issues" in desk.manage("check", "--deploy", "--tag", "palaver", PALAVER_REDIS_URL=redis)
 
 
+def test_a_token_of_the_site_opens_one_conversation_at_the_api(desk: Desk) -> None:
+    there = desk.cluster.children("api")[0].environment
+    needed = {name: text for name, text in there.items() if name.startswith("PALAVER_")}
+    with desk.person("ann") as ann:
+        one, other = (take(ann, f"Token {number}")["conversation"] for number in range(2))
+    token = desk.manage("shell", "-v0", "-c", _TOKEN.format(one), **needed).splitlines()[-1]
+    with httpx.Client(
+        base_url=desk.cluster.stack.url, headers={"authorization": f"Bearer {token}"}, trust_env=False
+    ) as page:
+        assert page.get(f"/v1/conversations/{one}/messages").status_code == 200
+        assert page.get(f"/v1/conversations/{other}/messages").status_code in (403, 404)
+        assert page.get("/v1/caller").json()["name"] == "user:ann"
+
+
+_TOKEN = """
+from django.contrib.auth.models import User
+from palaver.contrib.django import token_for
+print(token_for(User.objects.get(username="ann"), "{}").token)
+"""
+
+
 def of_the_desk(desk: Desk) -> int:
     """Connections that processes of the project have to the database."""
     assert desk.database is not None
@@ -264,7 +288,7 @@ def test_nothing_is_lost_when_everything_is_killed(desk: Desk, chats: int) -> No
         for conversation in begun:
             said = ann.get(f"/agents/v1/conversations/{conversation}/messages?limit=100").json()["data"]
             calls = [call["id"] for each in said for call in each.get("tool_calls") or ()]
-            assert sorted(calls) == sorted(each["tool_call_id"] for each in said if each["role"] == "tool")
+            assert sorted(calls) == sorted(each["call_id"] for each in said if each["role"] == "tool")
 
 
 @pytest.mark.chaos
@@ -281,7 +305,7 @@ def test_its_page(desk: Desk, chromium: str) -> None:
         tab.evaluate("document.querySelector('[action] button').click(), true")
         tab.until("document.querySelector('#who').innerText.includes('ann') && !document.forms.say.hidden")
         tab.evaluate(say_it("The handle is loose"))
-        tab.until(f"document.title === 'completed' && {log}.includes('The handle is loose (asked)')")
+        tab.until(f"document.title === 'completed' && {log}.includes('→ ')")
         tab.evaluate(say_it("Refund it."))
         tab.until("document.querySelectorAll('#actions button').length === 2")
         tab.evaluate("document.querySelector('#actions button').click(), true")

@@ -129,7 +129,7 @@ def test_a_chat_with_a_tool_over_the_orm(tmp_path: Path) -> None:
             run = taken.json()
             assert taken.status_code == 202, taken.text
             eventually(lambda: browser.get(run["links"]["self"]).json()["status"] == "completed")
-            assert run["id"] in browser.get("/admin/palaver/run/").text
+            assert run["id"] in browser.get("/admin/palaver/listedrun/").text
         with shop.running(), shop.admin() as browser:
             messages = browser.get(f"/agents/v1/conversations/{run['conversation_id']}/messages").json()["data"]
             results = [each["content"] for each in messages if each["role"] == "tool"]

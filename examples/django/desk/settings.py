@@ -8,7 +8,7 @@ from pathlib import Path
 
 BASE_DIR = Path(__file__).parents[1]
 SECRET_KEY = os.environ.get("DESK_SECRET", "for a try")
-DEBUG = True
+DEBUG, TIME_ZONE = True, "UTC"
 ALLOWED_HOSTS = ["127.0.0.1"]
 CONTRIB = ("admin", "auth", "contenttypes", "messages", "sessions")
 INSTALLED_APPS = [*(f"django.contrib.{each}" for each in CONTRIB), "palaver.contrib.django", "desk"]

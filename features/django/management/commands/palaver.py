@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from ...project_settings import environment
 
 
-class Command(BaseCommand):
+class PalaverCommand(BaseCommand):
     """Hands over to the command of Palaver, which this process becomes."""
 
     help = "Palaver with the settings of this project: manage.py palaver serve | worker | api | check | …"
@@ -27,3 +27,6 @@ class Command(BaseCommand):
         path = os.pathsep.join(filter(None, (sys.path[0], os.environ.get("PYTHONPATH"))))
         there = {**os.environ, **environment(), "PYTHONPATH": path}
         os.execve(sys.executable, [sys.executable, "-m", "palaver.cli", *(words or ["--help"])], there)
+
+
+Command = PalaverCommand  # the name that Django looks for

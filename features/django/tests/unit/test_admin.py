@@ -19,7 +19,7 @@ from palaver.contrib.django import admin, ask, submit
 pytestmark = pytest.mark.process
 
 AGENT = AgentSpec(model="fake/say-1")
-RUNS = "/admin/palaver/run/"
+RUNS = "/admin/palaver/listedrun/"
 
 
 def browser(name: str, *permissions: str, **more: Any) -> Client:
@@ -39,11 +39,11 @@ def status_of(user: Any, run_id: str) -> str:
 def test_who_may_see_runs_sees_those_of_all_and_who_may_change_acts(shop: None) -> None:
     ann = project.user("ann")
     run = submit(ann, "<b>Where</b> is my order?", agent=AGENT)
-    page = reverse("admin:palaver_run_change", args=[run.id])
-    nobody, seer = browser("nobody"), browser("seer", "view_run")
-    boss = browser("boss", "view_run", "change_run")
+    page = reverse("admin:palaver_listedrun_change", args=[run.id])
+    other, seer = browser("other"), browser("seer", "view_listedrun")
+    boss = browser("boss", "view_listedrun", "change_listedrun")
     for path in (RUNS, page):
-        assert nobody.get(path).status_code == 403
+        assert other.get(path).status_code == 403
         assert Client(headers={"host": "testserver"}).get(path).status_code == 302, "to the login"
     listed = seer.get(RUNS).content.decode()
     assert run.id in listed
@@ -75,7 +75,7 @@ def _events_of(run_id: str) -> Any:
 
 def test_the_list_has_statuses_and_pages(shop: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin, "_PAGE", 3)
-    seer, many = browser("seer", "view_run"), project.user("many")
+    seer, many = browser("seer", "view_listedrun"), project.user("many")
     ids = [submit(many, f"number {number}", agent=AGENT).id for number in range(5)]
     first = seer.get(RUNS, {"status": "queued"})
     assert [run.id for run in first.context["runs"]] == ids[:1:-1]
@@ -89,9 +89,9 @@ def test_the_list_has_statuses_and_pages(shop: None, monkeypatch: pytest.MonkeyP
 
 
 def test_an_act_that_is_refused_is_said(shop: None) -> None:
-    boss, ann = browser("boss", "view_run", "change_run"), project.user("ann")
+    boss, ann = browser("boss", "view_listedrun", "change_listedrun"), project.user("ann")
     run = submit(ann, "hello", agent=AGENT)
-    page = reverse("admin:palaver_run_change", args=[run.id])
+    page = reverse("admin:palaver_listedrun_change", args=[run.id])
     done = boss.post(page, {"act": "retry"}, follow=True)
     assert 'class="error"' in done.content.decode()
     done = boss.post(page, {"act": "approve", "action": "act_1", "digest": "0" * 64}, follow=True)
@@ -101,8 +101,8 @@ def test_an_act_that_is_refused_is_said(shop: None) -> None:
 def test_a_user_has_one_name_in_all_that_it_does(shop: None) -> None:
     """Or else it could decide as a second person what it has begun itself."""
     with override_settings(PALAVER={"IDENTITY": "features.django.tests.site.by_name"}):
-        client = browser("ann", "view_run", "change_run")
+        client = browser("ann", "view_listedrun", "change_listedrun")
         run = submit(project.user("ann"), "hello", agent=AGENT)
-        client.post(reverse("admin:palaver_run_change", args=[run.id]), {"act": "cancel"})
+        client.post(reverse("admin:palaver_listedrun_change", args=[run.id]), {"act": "cancel"})
         told = ask(project.user("ann"), _events_of(run.id))
     assert {each["by"] for each in told if "by" in each} == {"user:ann"}

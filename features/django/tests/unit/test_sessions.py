@@ -71,11 +71,11 @@ async def test_users_of_sessions_have_their_own_and_strangers_nothing(shop: None
 async def test_a_hook_says_who_users_are_and_another_who_callers_are(shop: None) -> None:
     with override_settings(PALAVER={"IDENTITY": "features.django.tests.site.by_name"}):
         site = asgi(get_asgi_application(), path="inner/agents")
-        async with browser(site, "carl") as carl, browser(site, "dora") as dora, browser(site, "2nd") as nobody:
+        async with browser(site, "carl") as carl, browser(site, "dora") as dora, browser(site, "2nd") as stranger:
             run = (await carl.post("/inner/agents/v1/runs", json=BODY)).json()
             assert run["submitted_by"] == "user:carl"
             assert (await dora.get(run["links"]["self"])).status_code == 200, "of one tenant"
-            assert (await nobody.get(run["links"]["self"])).status_code == 401
+            assert (await stranger.get(run["links"]["self"])).status_code == 401
     with override_settings(PALAVER={"IDENTITY": "features.django.tests.site.nothing"}):
         async with browser(asgi(get_asgi_application()), "carl") as carl:
             with pytest.raises(ImproperlyConfigured, match="nothing"):

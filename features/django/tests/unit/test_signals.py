@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -43,7 +44,9 @@ def heard() -> Iterator[list[tuple[str, Any]]]:
     action_required.disconnect(waits)
 
 
-def post(event: Any, secret: str, *, at: float | None = None, **changed: str) -> HttpResponse:
+def post(
+    event: Any, secret: str, *, at: float | None = None, changed: Mapping[str, str] = MappingProxyType({})
+) -> HttpResponse:
     body, now = json.dumps(event), datetime.fromtimestamp(at or time.time(), UTC)
     signature = Webhook(secret).sign("msg_1", now, body)
     headers = {"webhook-id": "msg_1", "webhook-timestamp": str(int(now.timestamp())), "webhook-signature": signature}
@@ -71,10 +74,10 @@ def test_what_is_not_signed_is_refused(heard: list[Any]) -> None:
     refused = [
         post(event, OLD),
         post(event, NEW, at=time.time() - 400),
-        post(event, NEW, **{"webhook-id": "msg_2"}),
-        post(event, NEW, **{"webhook-signature": ""}),
-        post(event, NEW, **{"webhook-timestamp": "soon"}),
-        post(event, NEW, **{"webhook-timestamp": "9" * 5000}),
+        post(event, NEW, changed={"webhook-id": "msg_2"}),
+        post(event, NEW, changed={"webhook-signature": ""}),
+        post(event, NEW, changed={"webhook-timestamp": "soon"}),
+        post(event, NEW, changed={"webhook-timestamp": "9" * 5000}),
     ]
     assert [answer.status_code for answer in refused] == [401] * len(refused)
     answer = views.told(RequestFactory().get("/told"))

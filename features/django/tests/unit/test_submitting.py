@@ -101,13 +101,13 @@ def test_what_cannot_be_submitted_is_raised_behind_the_commit(shop: None, caplog
     @transaction.atomic
     def signed_up() -> None:
         User.objects.create(username="stays")
-        submit_on_commit(ann, "hello", agent="nobody")
+        submit_on_commit(ann, "hello", agent="unheard-of")
 
     with pytest.raises(Unprocessable, match="not on the server"):
         signed_up()
     assert User.objects.filter(username="stays").exists()
     with transaction.atomic():
-        logged = submit_on_commit(ann, "hello", agent="nobody", robust=True)
+        logged = submit_on_commit(ann, "hello", agent="unheard-of", robust=True)
     assert logged.run is None
     assert "not on the server" in caplog.text
     with pytest.raises(TypeError, match="colour"):
