@@ -46,6 +46,8 @@ def of_session(connection: HTTPConnection) -> Identity | None:
     request.get_host()
     store = import_module(settings.SESSION_ENGINE).SessionStore
     request.session = store(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
+    # Once SECRET_KEY is replaced, a page of the project gives the session its new key: its cookie goes with the answer.
+    request.session.cycle_key = lambda: None
     close_old_connections()
     try:
         return of_user(get_user(request))

@@ -212,10 +212,10 @@ def test_a_token_of_the_site_opens_one_conversation_at_the_api(desk: Desk) -> No
     token = desk.manage("shell", "-v0", "-c", _TOKEN.format(one), **needed).splitlines()[-1]
     with httpx.Client(
         base_url=desk.cluster.stack.url, headers={"authorization": f"Bearer {token}"}, trust_env=False
-    ) as page:
-        assert page.get(f"/v1/conversations/{one}/messages").status_code == 200
-        assert page.get(f"/v1/conversations/{other}/messages").status_code in (403, 404)
-        assert page.get("/v1/caller").json()["name"] == "user:ann"
+    ) as api:
+        assert api.get(f"/v1/conversations/{one}/messages").status_code == 200
+        assert api.get(f"/v1/conversations/{other}/messages").status_code in (403, 404)
+        assert api.get("/v1/caller").json()["name"] == "user:ann"
 
 
 _TOKEN = """

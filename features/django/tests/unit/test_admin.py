@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from features.django.tests import project
 
 # isort: split
 from django.contrib.auth.models import Permission
+from django.core.management import call_command
 from django.test import Client, override_settings
 from django.urls import reverse
 
@@ -106,3 +108,13 @@ def test_a_user_has_one_name_in_all_that_it_does(shop: None) -> None:
         client.post(reverse("admin:palaver_listedrun_change", args=[run.id]), {"act": "cancel"})
         told = ask(project.user("ann"), _events_of(run.id))
     assert {each["by"] for each in told if "by" in each} == {"user:ann"}
+
+
+def test_there_is_no_table_and_nothing_of_django_asks_for_one(shop: None) -> None:
+    boss = browser("boss", "view_listedrun", "change_listedrun", is_superuser=True)
+    for page in ("history", "delete"):
+        assert boss.get(f"{RUNS}run_1/{page}/").status_code in (302, 403)
+    said = StringIO()
+    call_command("dumpdata", "palaver", stdout=said)
+    assert said.getvalue() == "[]"
+    assert boss.get("/admin/").status_code == 200

@@ -68,6 +68,15 @@ async def test_users_of_sessions_have_their_own_and_strangers_nothing(shop: None
         await sync_to_async(project.user)("ann", is_active=True)
 
 
+async def test_a_session_of_an_older_secret_stays_one(shop: None) -> None:
+    async with browser(asgi(get_asgi_application()), "ann") as ann:
+        with override_settings(SECRET_KEY="a newer one", SECRET_KEY_FALLBACKS=["of tests"]):
+            for _ in range(2):
+                assert (await ann.get("/agents/v1/caller")).status_code == 200
+        with override_settings(SECRET_KEY="another one"):
+            assert (await ann.get("/agents/v1/caller")).status_code == 401
+
+
 async def test_a_hook_says_who_users_are_and_another_who_callers_are(shop: None) -> None:
     with override_settings(PALAVER={"IDENTITY": "features.django.tests.site.by_name"}):
         site = asgi(get_asgi_application(), path="inner/agents")
