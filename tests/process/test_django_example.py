@@ -215,7 +215,8 @@ def test_a_token_of_the_site_opens_one_conversation_at_the_api(desk: Desk) -> No
     ) as api:
         assert api.get(f"/v1/conversations/{one}/messages").status_code == 200
         assert api.get(f"/v1/conversations/{other}/messages").status_code in (403, 404)
-        assert api.get("/v1/caller").json()["name"] == "user:ann"
+        taken = api.post("/v1/runs", json={"conversation_id": one, "input": "Look.", "agent": ASKS})
+        assert taken.json()["submitted_by"] == "user:ann", taken.text
 
 
 _TOKEN = """
