@@ -65,6 +65,7 @@ class Desk:
             "DESK_BROKER_URL": broker.url,
             "DESK_DATABASE": json.dumps(database),
             "DJANGO_SETTINGS_MODULE": "desk.settings",
+            "PALAVER_REQUIRE_KEYS": "true",
             "PALAVER_SECRET_KEY": base64.b64encode(token_bytes(32)).decode(),
             "PYTHONPATH": str(FOLDER),
         }
