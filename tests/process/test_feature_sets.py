@@ -12,6 +12,7 @@ import pytest
 from features.stack.ports import free_port
 from palaver import Palaver
 from palaver.config.exits import EX_CONFIG
+from palaver.version import __version__
 from tests.process.cluster import Cluster
 from tests.process.one_more import another, one_more
 from tests.process.webhook_receivers import Receivers
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.process
 
 WITHOUT = {"PALAVER_FEATURES": "-webhooks"}
 LEFT = "for a worker with the feature webhooks"
-LACKED = "this installation has the feature webhooks (0.1.0), and this process lacks it"
+LACKED = f"this installation has the feature webhooks ({__version__}), and this process lacks it"
 
 
 @pytest.fixture(scope="module")

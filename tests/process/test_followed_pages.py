@@ -160,7 +160,7 @@ def clone(tmp_path: Path) -> Path:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file, copy)
     (home / ".venv").symlink_to(sys.prefix)
-    for requirement in ("pyproject.toml", "constraints.txt"):
+    for requirement in ("pyproject.toml", "palaver/version.py", "constraints.txt"):
         os.utime(home / requirement, (0, 0))
     return home
 

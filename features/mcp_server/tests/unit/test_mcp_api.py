@@ -19,6 +19,7 @@ from palaver.schemas.models import Message
 from palaver.schemas.schema_faults import tool_schema_faults
 from palaver.secrets.redaction import register_secrets
 from palaver.steps.verdicts import Finish
+from palaver.version import __version__
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.unit.api_world import RUN_ID, World, call, world
 from tests.unit.mcp_host import ACCEPT, MODERN, PREFIX, WITH_TASKS, Host, hosted, publish, run_of
@@ -78,7 +79,7 @@ async def test_a_newer_host_asks_what_there_is_or_does_not_ask(api: World) -> No
         "instructions": INSTRUCTIONS,
         "ttlMs": 3_600_000,
         "cacheScope": "public",
-        "_meta": {f"{PREFIX}serverInfo": {"name": "palaver", "title": "Palaver", "version": "0.1.0"}},
+        "_meta": {f"{PREFIX}serverInfo": {"name": "palaver", "title": "Palaver", "version": __version__}},
     }
     listed = await host.result("tools/list")
     assert (listed["resultType"], listed["ttlMs"], listed["cacheScope"]) == ("complete", 60_000, "private")
