@@ -39,7 +39,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test long contract check docs package check-package typescript check-clients check-openai check-referees openhands-clients check-deploy check-frameworks check-servers bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test long contract check docs package release check-release canary check-package typescript check-clients check-openai check-referees openhands-clients check-deploy check-frameworks check-servers bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,17 @@ package: $(STACK) ## build the sdist, and the wheel of it, into dist/
 
 check-package: $(DEV) ## install the wheel with all that it needs into an empty environment, and run it
 	$(BIN)/python -m pytest tests/process/test_wheel.py -m "chaos or not chaos" $(ARGS)
+
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+release: $(STACK) $(TOOLS)/.installed ## build all of a release into dist/, from a commit (needs git, and npm as below)
+	$(BIN)/python -m deploy.release check
+	rm -rf dist
+	$(MAKE) --no-print-directory package typescript sbom
+	$(BIN)/python -m deploy.release finish
+	@cat dist/SHA256SUMS
+
+check-release: $(DEV) $(DEPLOY)/.installed ## use each file of dist/ from an empty place
+	$(BIN)/python -m deploy.release_check $(ARGS)
 
 typescript: $(STACK) ## make the package of the client for TypeScript, in dist/ (needs Node.js 20 or newer)
 	$(BIN)/python -m deploy.openapi > clients/typescript/openapi.json
@@ -183,13 +194,13 @@ $(BIN)/pip:
 $(TWIN): deploy/twin.py $(wildcard palaver/client/aio/*.py) | $(BIN)/pip
 	$(BIN)/python -m deploy.twin
 
-$(STACK): pyproject.toml constraints.txt | $(BIN)/pip $(TWIN)
+$(STACK): pyproject.toml palaver/version.py constraints.txt | $(BIN)/pip $(TWIN)
 	@echo "installing Palaver and its server into $(VENV) (once, about a minute)"
 	$(BIN)/python $(LOCKED) --requirement constraints.txt
 	$(ITSELF)
 	@touch $@
 
-$(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip $(TWIN)
+$(DEV): pyproject.toml palaver/version.py constraints.txt constraints-dev.txt | $(BIN)/pip $(TWIN)
 	@echo "installing Palaver and its development tools into $(VENV) (once, about a minute)"
 	$(BIN)/python $(LOCKED) --requirement constraints.txt --requirement constraints-dev.txt
 	$(ITSELF)

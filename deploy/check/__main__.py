@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from .chart import charts
 from .files import compose, dockerfile, units
-from .kit import Kit, Skipped, Wrong, lines
+from .kit import Kit, made
 from .monitoring import alerts, dashboard, promtool
 from .names import names
 from .one_machine import serve
@@ -41,24 +41,8 @@ def main() -> None:
         sys.exit(f"no such check: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
     faulty = False
     for name in wanted:
-        faulty |= not _made(name)
+        faulty |= not made(name, partial(CHECKS[name], Kit()))
     sys.exit(faulty)
-
-
-def _made(name: str) -> bool:
-    """Make a check and say how it went; whether it found no fault."""
-    begun = time.monotonic()
-    try:
-        faults = CHECKS[name](Kit())
-    except Skipped as skipped:
-        print(f"{name.upper()} IS NOT CHECKED: {skipped}", flush=True)
-        return True
-    except Wrong as wrong:
-        faults = lines(str(wrong))
-    for fault in faults:
-        print(f"{name}: {fault}")
-    print(f"{name}: {len(faults) or 'no'} faults, {time.monotonic() - begun:.1f} s", flush=True)
-    return not faults
 
 
 if __name__ == "__main__":

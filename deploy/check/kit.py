@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -143,6 +145,22 @@ def documents(text: str) -> list[Manifest]:
 def lines(text: str) -> list[str]:
     """Each line that says something."""
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def made(name: str, check: Callable[[], list[str]]) -> bool:
+    """Make a check and say how it went; return whether it found no fault."""
+    begun = time.monotonic()
+    try:
+        faults = check()
+    except Skipped as skipped:
+        print(f"{name.upper()} IS NOT CHECKED: {skipped}", flush=True)
+        return True
+    except Wrong as wrong:
+        faults = lines(str(wrong))
+    for fault in faults:
+        print(f"{name}: {fault}")
+    print(f"{name}: {len(faults) or 'no'} faults, {time.monotonic() - begun:.1f} s", flush=True)
+    return not faults
 
 
 def _unpack_helm(place: Path) -> None:

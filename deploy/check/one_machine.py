@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +34,7 @@ def serve(kit: Kit) -> list[str]:
     if fault := volume(kit):
         return [fault]
     with tempfile.TemporaryDirectory(prefix="palaver-check-") as folder:
-        return [*_faults(Path(folder))]
+        return [*served(Path(folder), Path(sys.executable).parent, "features.fake_provider")]
 
 
 def volume(kit: Kit) -> str | None:
@@ -48,15 +48,27 @@ def volume(kit: Kit) -> str | None:
     return None
 
 
-def _faults(folder: Path) -> Iterator[str]:
+def nothing_else(_url: str, _key: str) -> Iterator[str]:
+    """Visit the API for nothing."""
+    return iter(())
+
+
+def served(
+    folder: Path, programs: Path, model: str, visit: Callable[[str, str], Iterator[str]] = nothing_else
+) -> Iterator[str]:
+    """Start what is installed where `programs` are, twice on one volume in `folder`, and say what is wrong with it.
+
+    `model` is the module that plays the model; `visit` is given the API's URL and a key while it serves.
+    """
     confinement, ports, key = Confinement(folder), Ports.free(), secrets.token_hex(16)
+    url = f"http://{HOST}:{ports.api}"
     for name in ("data", "tmp"):
         (folder / name).mkdir()
         confinement.give(folder / name)
     model_url = f"http://{HOST}:{ports.fake_provider}/v1"
     (folder / "providers.toml").write_text(f'[providers.fake]\nbase_url = "{model_url}"\n')
     environment = {
-        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.defpath)),
+        "PATH": os.pathsep.join((str(programs), os.defpath)),
         "TMPDIR": str(folder / "tmp"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PALAVER_HOST": "127.0.0.1",
@@ -66,20 +78,21 @@ def _faults(folder: Path) -> Iterator[str]:
         "PALAVER_API_KEYS": f"people={key}",
         _DATA: str(folder / "data"),
     }
-    words = [sys.executable, "-m", "features.fake_provider", "--host", HOST, "--port", str(ports.fake_provider)]
-    model = _child("model", words, dict(os.environ), folder)
+    words = [str(programs / "python"), "-m", model, "--host", HOST, "--port", str(ports.fake_provider)]
+    provider = _child("model", words, dict(os.environ), folder)
     first, second = (
         _child(f"serve-{number}", [*confinement.command, "palaver", "serve"], environment, folder)
         for number in ("1", "2")
     )
     try:
-        model.start()
+        provider.start()
         first.start()
-        with Palaver(f"http://{HOST}:{ports.api}", key, timeout=_WITHIN) as client:
+        with Palaver(url, key, timeout=_WITHIN) as client:
             first.wait_until_ready(time.monotonic() + _WITHIN)
             run = client.run("hello", model="fake/tool-1", tools=["calculator"])
             if run.status != "completed":
                 yield f"serve: its first run is {run.status}: {run.error}"
+            yield from visit(url, key)
             yield from _ended(first)
             second.start()
             second.wait_until_ready(time.monotonic() + _WITHIN)
@@ -89,7 +102,7 @@ def _faults(folder: Path) -> Iterator[str]:
     except (StackError, ClientError) as error:
         yield from str(error).splitlines()
     finally:
-        for child in (first, second, model):
+        for child in (first, second, provider):
             child.kill(signal.SIGKILL)
 
 

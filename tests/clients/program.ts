@@ -1,7 +1,7 @@
 // Submits a run, watches it, approves what it asks for and lists what has ended, on the client in clients/typescript.
 import { Palaver } from "palaver-client";
 
-const palaver = new Palaver({ baseUrl: process.env.PALAVER_URL ?? "http://127.0.0.1:8080" });
+const palaver = new Palaver({ baseUrl: process.env.PALAVER_URL!, credential: process.env.PALAVER_API_KEY });
 const agent = { model: "fake/tool-1", tools: ["calculator"], approvals: { require: "always" as const } };
 const run = await palaver.submit({ agent, input: "What is 1 + 1?" });
 for await (const event of palaver.events(run.id)) {

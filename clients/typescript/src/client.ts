@@ -22,7 +22,7 @@ export interface PalaverOptions {
   /** The address of the API: `https://runs.example.com`. */
   baseUrl: string;
   /** A key (on servers), or a token for a page; a function is asked for each request. */
-  credential?: Credential;
+  credential?: Credential | undefined;
   /** Another `fetch`: for proxies, for tests. */
   fetch?: typeof fetch;
 }
