@@ -14,9 +14,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
+import palaver
 from palaver.config.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse, refusing
 
 ROLES: Final[Mapping[str, str]] = {
@@ -109,10 +111,14 @@ def become_module(name: str, module: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def require_server(who: str) -> None:
-    """Raise SystemExit, with a sentence, unless what the extra `server` brings is installed."""
+    """Raise SystemExit, with a sentence, unless what the extra `server` brings is installed, and is what starts here."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         refuse(f"{who} needs {missing[0]}: {SERVER_EXTRA}", EX_CONFIG)
+    # Python looks for a program's modules first in the folder where it is started.
+    there = Path("palaver", "__init__.py")
+    if there.exists() and not there.samefile(str(palaver.__file__)):
+        refuse(f"{who}: this folder has another Palaver, which would start in part: start it elsewhere", EX_CONFIG)
 
 
 def port_number(text: str, setting: str) -> int:
