@@ -79,9 +79,11 @@ def served(
         _DATA: str(folder / "data"),
     }
     words = [str(programs / "python"), "-m", model, "--host", HOST, "--port", str(ports.fake_provider)]
-    provider = _child("model", words, dict(os.environ), folder)
+    # What stands where a program is started is imported before what is installed: not the checkout.
+    there = ("sh", "-c", 'cd "$0" && exec "$@"', str(folder))
+    provider = _child("model", [*there, *words], dict(os.environ), folder)
     first, second = (
-        _child(f"serve-{number}", [*confinement.command, "palaver", "serve"], environment, folder)
+        _child(f"serve-{number}", [*confinement.command, *there, "palaver", "serve"], environment, folder)
         for number in ("1", "2")
     )
     try:

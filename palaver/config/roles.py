@@ -111,7 +111,7 @@ def become_module(name: str, module: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def require_server(who: str) -> None:
-    """Raise SystemExit, with a sentence, unless what the extra `server` brings is installed, and is what starts here."""
+    """Raise SystemExit, with a sentence, unless what the extra `server` brings is installed and starts here."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         refuse(f"{who} needs {missing[0]}: {SERVER_EXTRA}", EX_CONFIG)

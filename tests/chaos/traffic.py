@@ -13,6 +13,7 @@ import httpx
 
 from palaver.store.redis import keys
 from tests.chaos.report import record
+from tests.checkers.evidence import Evidence
 from tests.checkers.sums import check_sums, counted, since
 from tests.process.checks import check
 from tests.process.cluster import Cluster
@@ -70,7 +71,7 @@ class Traffic:
                 answer = self._ask(f"/v1/runs/{run_id}/input", {"items": [decision("all")]})
                 assert answer.status_code in (200, 202, 409), answer.text
 
-    def conclude(self, name: str, *, seed: int, made: Mapping[str, int]) -> None:
+    def conclude(self, name: str, *, seed: int, made: Mapping[str, int]) -> Evidence:
         """Wait for the end of every run, look at all of them, and report what was `made` and what came of it. What was
         looked at is not looked at again."""
         ends: Counter[str] = Counter()
@@ -87,6 +88,7 @@ class Traffic:
             record(name, seed=seed, counts=made, ends=ends, violations=violations)
         self._cluster.submitted.clear()
         self._cluster.mark_logs()
+        return evidence
 
     def _ends(self, within: float = 60.0) -> Counter[str]:
         """How many ended in which way. Each ended as it was asked to, and there is none that nobody knows of."""

@@ -12,7 +12,7 @@ from tests.pages import ROOT
 
 
 def test_a_folder_with_another_palaver_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "palaver").mkdir()
     (tmp_path / "palaver" / "__init__.py").touch()
@@ -21,7 +21,7 @@ def test_a_folder_with_another_palaver_is_refused(
         require_server("palaver serve")
     assert refused.value.code == EX_CONFIG
     said = "palaver: palaver serve: this folder has another Palaver, which would start in part: start it elsewhere\n"
-    assert capsys.readouterr().err == said
+    assert capfd.readouterr().err == said
 
 
 @pytest.mark.parametrize("folder", [ROOT, ROOT / "docs"], ids=["its own", "without one"])
