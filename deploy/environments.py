@@ -8,6 +8,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import environ
@@ -74,3 +75,10 @@ def _candidates() -> Iterator[str]:
     pyenv = Path(environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     for version in VERSIONS:
         yield from map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"), reverse=True))
+
+
+def borrow(folder: Path, *more: Path) -> None:
+    """Let the environment in `folder` find, behind its own packages, those of this one, and what is in `more`."""
+    own = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+    # A line of a .pth is a folder of modules; .pth files in there, such as that of our checkout, are not read.
+    Path(own, "borrowed.pth").write_text("".join(f"{path}\n" for path in (sysconfig.get_path("purelib"), *more)))

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
-import palaver
 from palaver.config.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse, refusing
 
 ROLES: Final[Mapping[str, str]] = {
@@ -115,10 +114,10 @@ def require_server(who: str) -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         refuse(f"{who} needs {missing[0]}: {SERVER_EXTRA}", EX_CONFIG)
-    # Python looks for a program's modules first in the folder where it is started.
-    there = Path("palaver", "__init__.py")
-    if there.exists() and not there.samefile(str(palaver.__file__)):
-        refuse(f"{who}: this folder has another Palaver, which would start in part: start it elsewhere", EX_CONFIG)
+    # Python looks for a program's modules first in the folder where it is started; a clone has them in other places.
+    here = Path("palaver")
+    if find_spec("palaver.workers") and (here / "__init__.py").exists() and not (here / "workers").exists():
+        refuse(f"{who}: this folder is a clone, from which it would start in part: start it elsewhere", EX_CONFIG)
 
 
 def port_number(text: str, setting: str) -> int:

@@ -1,4 +1,5 @@
-"""The tutorial and the README are followed word by word: in a copy of the repository, with `make up` on free ports.
+"""The tutorial and the README are followed word by word, on free ports: that one in a copy of the repository, with
+`make up`; the README in an empty folder, where what is installed here is on the path.
 
 What the README calls `openai` is a server of the test's own: the one word that a reader does not find is its address.
 """
@@ -105,7 +106,7 @@ class Reader:
         return self._stack
 
     def _type(self, command: str, shown: str) -> None:
-        if command.endswith("make up"):
+        if re.search(r"\b(make|palaver) up$", command):
             self._stack = self._start(command)
             self._expect(self._stack, shown)
         elif "^C\n" in shown:
@@ -147,7 +148,8 @@ class Reader:
         ports = {variable: str(getattr(self._ports, name)) for name, variable in VARIABLES.items()}
         ours = {name: os.environ[name] for name in ("PALAVER_CI_DATA_DIR",) if name in os.environ}
         url = f"http://127.0.0.1:{self._ports.api}"
-        return {**inherited, **ours, **ports, "PALAVER_URL": url, "PYTHONUTF8": "1", "COLUMNS": "200"}
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        return {**inherited, **ours, **ports, "PATH": path, "PALAVER_URL": url, "PYTHONUTF8": "1", "COLUMNS": "200"}
 
 
 @pytest.fixture
@@ -166,18 +168,27 @@ def clone(tmp_path: Path) -> Path:
 
 
 def parts() -> Iterator[Any]:
-    """The tutorial as a whole, and those parts of the README that start a stack: who reads the next has stopped it."""
-    yield pytest.param((ROOT / "docs/tutorial/first-run.md").read_text(), id="tutorial")
+    """The parts of the README that start a stack: who reads the next has stopped it."""
     for number, part in enumerate(re.split(r"^## ", (ROOT / "README.md").read_text(), flags=re.MULTILINE)):
         if any(kind == "console" for kind, _ in blocks_of(part)):
             yield pytest.param(part, id=part.partition("\n")[0] if number else "README")
 
 
-@pytest.mark.parametrize("part", [*parts()])
-def test_the_page_can_be_followed_word_by_word(clone: Path, tmp_path: Path, part: str) -> None:
-    with attentive_model() as openai, closing(Reader(clone, tmp_path, openai)) as reader:
-        for kind, content in blocks_of(part):
+def follow(text: str, home: Path, screens: Path) -> None:
+    with attentive_model() as openai, closing(Reader(home, screens, openai)) as reader:
+        for kind, content in blocks_of(text):
             reader.follow(kind, content)
+
+
+def test_the_tutorial_can_be_followed_word_by_word(clone: Path, tmp_path: Path) -> None:
+    follow((ROOT / "docs/tutorial/first-run.md").read_text(), clone, tmp_path)
+
+
+@pytest.mark.parametrize("part", [*parts()])
+def test_the_readme_can_be_followed_word_by_word(tmp_path: Path, part: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    follow(part, home, tmp_path)
 
 
 def test_the_first_screen_has_an_agent_in_twelve_lines() -> None:

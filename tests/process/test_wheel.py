@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -23,13 +22,14 @@ from typing import Final
 import httpx
 import pytest
 
-from deploy.lock import STACK, pins
+from deploy.release_check import install
 from features.stack.ports import VARIABLES, Ports
 from palaver import Palaver
 from palaver.events import MessageDelta, StepStarted
 from palaver.processes.process_tree import below
 from palaver.version import __version__
 from tests.pages import ROOT
+from tests.process.wheels import ALONE, borrowing, outside, run, wheel_of
 from tests.processes import gone
 from tests.waiting import PATIENCE, eventually
 
@@ -49,21 +49,6 @@ def greet(name: str) -> str:
 '''
 
 
-def run(*command: object, cwd: Path = ROOT) -> str:
-    """What a command prints."""
-    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, env=outside(), timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def outside(**more: str) -> dict[str, str]:
-    """The environment of somebody who has no checkout."""
-    ours = ("PALAVER_", "PYTHON", "PYTEST")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    told = {name: os.environ[name] for name in ("PALAVER_CI_DATA_DIR",) if name in os.environ}
-    return {**kept, **told, **more}
-
-
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
@@ -75,10 +60,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(sdist: Path) -> Path:
     """Of the sdist, not of the checkout."""
-    alone = ("--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
-    run(sys.executable, "-m", "pip", "wheel", *alone, "--wheel-dir", sdist.parent, sdist)
-    (made,) = sdist.parent.glob("*.whl")
-    return made
+    return wheel_of(sdist, sdist.parent)
 
 
 @pytest.fixture(
@@ -89,18 +71,7 @@ def wheel(sdist: Path) -> Path:
 def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment that has the wheel, and no other Palaver."""
     folder = tmp_path_factory.mktemp("environment")
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", folder / "bin" / "python", "install")
-    run(sys.executable, "-m", "venv", "--without-pip", folder)
-    if request.param == "borrowed":
-        run(*pip, "--quiet", "--no-index", "--no-deps", wheel)
-        own = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-        # A line of a .pth is a folder of modules; .pth files in there, such as that of our checkout, are not read.
-        Path(own, "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    else:
-        tested = folder / "constraints.txt"
-        tested.write_text("".join(line.partition(" \\")[0] + "\n" for line in pins(STACK.read_text()).values()))
-        run(*pip, "--quiet", "--constraint", tested, f"{wheel}[server]")
-    return folder / "bin"
+    return borrowing(wheel, folder) if request.param == "borrowed" else install(wheel, folder, "server")
 
 
 def test_the_sdist_has_what_the_wheel_is_built_from(sdist: Path) -> None:
@@ -108,6 +79,23 @@ def test_the_sdist_has_what_the_wheel_is_built_from(sdist: Path) -> None:
         names = {PurePosixPath(name).parts[1] for name in archive.getnames()}
     documents = {"CHANGELOG.md", "LICENSE", "README.md", "PKG-INFO", "pyproject.toml", ".gitignore"}
     assert names == {*PACKAGES, "deploy", *documents}
+
+
+def test_sdist_and_wheel_are_the_same_each_time(
+    sdist: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From files of another time and mode, in another folder: as in another clone."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    for path in source.rglob("*"):
+        if path.is_file():
+            path.chmod(0o600)
+            os.utime(path, (0, 0))
+    run(sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path, cwd=source)
+    (again,) = tmp_path.glob("*.tar.gz")
+    assert again.read_bytes() == sdist.read_bytes()
+    assert wheel_of(again, tmp_path).read_bytes() == wheel.read_bytes()
 
 
 def test_the_wheel_has_every_module_under_one_name_and_nothing_else(wheel: Path) -> None:
@@ -145,6 +133,14 @@ def test_nothing_of_the_checkout_is_seen(environment: Path, tmp_path: Path) -> N
     assert Path(place).is_relative_to(environment.parent)
     assert others == [False, False, False]
     assert run(environment / "palaver", "--version", cwd=tmp_path) == f"palaver {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["worker", "serve", "up", "check"])
+def test_it_does_not_start_in_a_clone_where_half_of_it_would_be_the_clone_s(environment: Path, command: str) -> None:
+    started = [str(environment / "palaver"), command]
+    done = subprocess.run(started, cwd=ROOT, env=outside(), capture_output=True, text=True, timeout=PATIENCE)
+    said = "this folder is a clone, from which it would start in part: start it elsewhere"
+    assert (done.returncode, done.stderr) == (78, f"palaver: palaver {command}: {said}\n")
 
 
 @contextmanager
@@ -209,11 +205,10 @@ def test_a_run_outlives_its_worker_and_ctrl_c_leaves_nothing(environment: Path, 
 
 def test_a_feature_of_another_distribution_is_at_work(environment: Path, tmp_path: Path) -> None:
     """Last: the environment has it from here on."""
-    alone = ("--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
     # Built here: an environment without a checkout has nothing to build with.
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", *alone, "--wheel-dir", tmp_path, TOY)
+    run(sys.executable, "-m", "pip", "wheel", *ALONE, "--wheel-dir", tmp_path, TOY)
     (made,) = tmp_path.glob("*.whl")
-    run(sys.executable, "-m", "pip", "--python", environment / "python", "install", "--quiet", *alone, made)
+    run(sys.executable, "-m", "pip", "--python", environment / "python", "install", *ALONE, made)
     with is_up(environment, tmp_path, PALAVER_TALLY_HIDDEN='["incomplete"]') as (_, ports):
         url = f"http://127.0.0.1:{ports.api}"
         program = "import runpy; runpy.run_path('test_tally.py')['test_each_end_is_counted']()"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 import tarfile
 from io import BytesIO
 from pathlib import Path
 from typing import Final
 
+from deploy.environments import borrow
 from tests.pages import ROOT
 
 BEFORE: Final = "e921fdac"
@@ -57,8 +57,17 @@ def wheel_of_commit(commit: str, folder: Path) -> Path:
 def borrowing(wheel: Path, folder: Path) -> Path:
     """The programs of a new environment with a wheel; what that needs is the environment's of the tests."""
     run(sys.executable, "-m", "venv", "--without-pip", folder)
-    run(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", *ALONE[:2], *ALONE[3:], wheel)
-    own = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-    # A line of a .pth is a folder of modules; .pth files in there, such as that of our checkout, are not read.
-    Path(own, "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        folder / "bin" / "python",
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--quiet",
+        wheel,
+    )
+    borrow(folder)
     return folder / "bin"
