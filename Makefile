@@ -18,6 +18,9 @@ CLIENTS := $(VENV)/clients
 DEPLOY := $(VENV)/deploy
 SERVERS := $(VENV)/servers
 FRAMEWORKS := $(VENV)/frameworks
+CANARY := $(VENV)/canary
+# Not httpx 1.0, which is another library: palaver stays below it.
+NEXT ?= celery kombu redis pydantic httpx<1 starlette uvicorn
 DOCS := $(VENV)/docs
 # Debian's, by the release that has them: Redis 7.0 and 8.0.
 REDIS := $(VENV)/redis/bookworm/redis-server $(VENV)/redis/trixie/redis-server
@@ -82,6 +85,15 @@ check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, nam
 docs: $(DOCS)/.installed ## build the pages as a site with a search, in build/site
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
 	@echo "to read it: python3 -m http.server --directory build/site --bind 127.0.0.1 8000"
+
+# It borrows all but these packages from the environment of the tests, as a wheel does there (tests/process/wheels.py).
+canary: $(DEV) ## run quick units and a stack on pre-releases; NEXT='celery==5.6.2 kombu<5.7' names other packages
+	$(PYTHON) -m venv --clear --without-pip $(CANARY)
+	$(BIN)/python -m deploy.canary $(CANARY)
+	PIP_PYTHON=$(CANARY)/bin/python $(BIN)/python $(PIP_INSTALL) --pre --upgrade --only-binary :all: $(foreach each,$(NEXT),'$(each)')
+	$(CANARY)/bin/python -m deploy.canary
+	$(CANARY)/bin/python -m pytest --forks $(JOBS) $(UNITS) -m "not process and not slow and not long and not chaos" --hypothesis-profile=quick $(ARGS)
+	$(CANARY)/bin/python -m pytest tests/process/test_running.py -m "process and not chaos" $(ARGS)
 
 package: $(STACK) ## build the sdist, and the wheel of it, into dist/
 	rm -rf dist/palaver-*

@@ -199,7 +199,7 @@ def run(*command: object, cwd: Path | None = None, environment: Mapping[str, str
         env=outside if environment is None else environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=3600,
     )
     if done.returncode:
         raise Wrong(f"{command[0]}: {done.stdout}{done.stderr}")

@@ -22,7 +22,7 @@ from features.stack.redis_server import RedisServer
 from palaver.config.variables import DIALECTS
 from palaver.feature import GROUP, Feature, features
 from tests.pages import ROOT, files
-from tests.process.test_wheel import outside
+from tests.process.wheels import outside
 from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
