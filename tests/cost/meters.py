@@ -111,18 +111,22 @@ class Stopwatch:
 
 @dataclass
 class Costs:
-    """The dearest call of each script."""
+    """What calls of scripts have cost."""
 
     of: dict[str, float]
+    """The dearest call of each."""
+    all_of: dict[str, float]
+    """All calls of each together."""
 
     def note(self, name: str, cost: float) -> None:
         """``name`` was called, and cost that."""
         self.of[name] = max(self.of.get(name, 0.0), cost)
+        self.all_of[name] = self.all_of.get(name, 0.0) + cost
 
 
 def watch(store: Store, meter: Meter) -> Costs:
     """From here on, what each script of ``store`` costs is noted, and that its call fits into a request."""
-    costs, scripts = Costs({}), store.scripts
+    costs, scripts = Costs({}, {}), store.scripts
     run, run_each = scripts.run, scripts.run_each
 
     async def metered(script: Script[Any], answer: Callable[[], Awaitable[Any]]) -> Any:
