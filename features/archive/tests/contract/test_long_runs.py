@@ -116,7 +116,7 @@ async def test_it_is_listed_and_counted_once(driver: StoreDriver, store: Store, 
     async def shown() -> tuple[list[str], list[str], int, int]:
         runs = [each.id for each in (await store.runs.list({}, limit=50)).runs]
         conversations = [each.id for each in (await store.conversations.list({}, limit=50)).conversations]
-        counts = await store.runs.counts()
+        counts = (await store.runs.counts()).statuses
         return runs, conversations, counts[RunStatus.RUNNING], counts[RunStatus.COMPLETED]
 
     assert await shown() == ([run], [lease.conversation_id], 1, 0)
