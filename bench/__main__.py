@@ -101,6 +101,7 @@ PARTS: Final[dict[str, Part]] = {
     ),
     "sizing": lambda quick: sizing.measure(scale=1 if quick else 4, in_flight=200 if quick else 1000),
     "cost": lambda quick: cost.measure(rounds=2 if quick else 6),
+    "table": lambda quick: cost.step_and_requests(rounds=1 if quick else 3),
     "idle": lambda quick: idle.measure(),
     "serve": lambda quick: one_machine.measure(rounds=1 if quick else 5),
     "start": lambda quick: start.measure(rounds=1 if quick else 5),
@@ -117,8 +118,8 @@ PARTS: Final[dict[str, Part]] = {
     ),
 }
 
-_ALONE: Final = frozenset({"archive", "million", "large"})
-"""Parts that take half an hour: only if they are asked for."""
+_ALONE: Final = frozenset({"archive", "million", "large", "table"})
+"""Parts that take half an hour, and one that another part measures, too: only if they are asked for."""
 
 
 if __name__ == "__main__":
