@@ -40,14 +40,16 @@ Answer = type[BaseModel] | UnionType | None
 
 
 class _Generator(GenerateJsonSchema):
-    """The generator of schemas for generators of clients: answers have every field, and bodies may leave some out.
+    """The generator of schemas for generators of clients: answers have every field but those that say when they are
+    absent, and bodies may leave some out.
 
     Some generators take a field with a ``default`` for one that is always there, so bodies say theirs in words.
     """
 
     def field_is_required(self, field: Any, total: bool) -> bool:
-        """Tell whether a field is required, as the base does; of an answer every field is."""
-        return self.mode == "serialization" or super().field_is_required(field, total)
+        """Tell whether a field is required, as the base does; of an answer every field is that is never absent."""
+        always = self.mode == "serialization" and "serialization_exclude_if" not in field
+        return always or super().field_is_required(field, total)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Tell that fields have no titles: one would only repeat the name."""
