@@ -114,7 +114,8 @@ def add_up(lines: Iterable[Mapping[str, Any]], key: Callable[[str], str] = str) 
 
 def family(name: str) -> str:
     """The name of a test without its case: ``aimed kills: tool.done-tool`` is one of the ``aimed kills``."""
-    return "aimed kills" if name.startswith("aimed kills: ") else name
+    kind = name.partition(": ")[0]
+    return kind if kind.startswith("aimed kills") else name
 
 
 def markdown(lines: Sequence[Mapping[str, Any]], sums: Mapping[str, Sum]) -> str:
