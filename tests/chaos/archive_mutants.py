@@ -165,7 +165,7 @@ MUTANTS: Final = by_name(
         "a list with what the store has beside the archive",
         _LISTS,
         f"{_ROOM}remembering.py",
-        "        away = {*await absent(self._ground.redis, [each.id for each in found])}\n",
+        "        away = {each.id for each, fields in zip(found, there, strict=True) if _is_away(*fields)}\n",
         "        away = {each.id for each in found}\n",
     ),
     tested(
@@ -228,8 +228,8 @@ MUTANTS: Final = by_name(
         "a run that goes on, counted in the store and in the archive",
         _LONG,
         f"{_ROOM}searching.py",
-        "    within.append(RUNS.c.status.in_(_ENDED))\n",
-        "",
+        "counts if status in _ENDED}",
+        "counts if status is not None}",
     ),
     tested(
         "a run that goes on in the archive for ever",

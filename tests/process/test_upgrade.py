@@ -28,7 +28,6 @@ from tests.waiting import PATIENCE, eventually
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.slow,
     pytest.mark.skipif(not has_history(), reason=f"THE UPGRADE IS NOT TESTED: git has no commit {BEFORE} here"),
 ]
 
@@ -109,14 +108,8 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         yield made
 
 
-@pytest.mark.parametrize(
-    "order",
-    [
-        pytest.param(order, marks=pytest.mark.long if order == AS_THE_PAGE_SAYS else pytest.mark.chaos)
-        for order in ORDERS
-    ],
-    ids="-".join,
-)
+@pytest.mark.chaos
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
 def test_fifty_runs_outlive_an_upgrade_and_the_way_back(
     deployment: Deployment, order: Sequence[str], tmp_path: Path
 ) -> None:

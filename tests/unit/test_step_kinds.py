@@ -55,7 +55,9 @@ def test_the_decorator_makes_the_celery_task(app: Celery, kind: StepKind) -> Non
 
 
 def test_no_other_task_is_made(app: Celery) -> None:
-    assert {name for name in app.tasks if name.startswith("palaver.")} == {kind.task for kind in KINDS}
+    # Another feature's task for applications of users is there once any test has imported it.
+    made = {name for name in app.tasks if name.startswith("palaver.") and not name.startswith("palaver.contrib.")}
+    assert made == {kind.task for kind in KINDS}
 
 
 async def test_a_task_makes_an_attempt_in_its_process_and_a_child_in_its_loop(
