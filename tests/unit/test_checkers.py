@@ -290,3 +290,16 @@ def test_what_claude_is_told_is_known_from_the_log(told: Sequence[dict[str, Any]
     assert read("/v1/messages", body, {"anthropic-version": ""}).digest in known.digests
     known.add(LogEntry(RUN, 99, at(99), "message.created", orjson.dumps({"message": USER}), position=99))
     assert read("/v1/messages", body, {"anthropic-version": ""}).digest not in known.digests
+
+
+@pytest.mark.parametrize(("number", "text", "fits"), [(3, "abc", True), (3, "ac", False), (2, "ab", False)])
+def test_deltas_are_told_one_by_one_or_joined_and_all_of_them(number: int, text: str, fits: bool) -> None:
+    facts = {"step": "1", "attempt": 1}
+    events = [
+        StoredEvent(RUN, seq, at(seq), "message.delta", orjson.dumps({**facts, "text": each}))
+        for seq, each in enumerate("abc", 1)
+    ]
+    told = {"run": RUN, "connection": 1, "id": number, "type": "message.delta", "data": {**facts, "text": text}}
+    shown = changed(replace(whole(), watched=[told]), lambda each: replace(each, events={RUN: events}))
+    missed = [each for each in violations(shown) if each.checker == "watchers_saw_everything"]
+    assert bool(missed) is not fits
