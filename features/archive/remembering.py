@@ -23,7 +23,7 @@ from palaver.schemas.filters import RunFilter, admits, possible_statuses
 from palaver.schemas.models import Run, RunCount
 from palaver.store.reading import records
 from palaver.store.reading.finding import ListPage, Place
-from palaver.store.reading.recall import RememberedCount
+from palaver.store.reading.recall import RememberedCount, key_of
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Fields, now_ms
 from palaver.store.redis.reach import reach
@@ -177,8 +177,7 @@ class ArchiveMemory:
         of them: it may have come behind the look at the store."""
         pipeline = self._ground.redis.pipeline(transaction=False)
         for each in found:
-            key = keys.run(each.id) if is_id("run", each.id) else keys.conversation(each.id)
-            pipeline.hmget(key, ("id", "recalled", "unfinished"))
+            pipeline.hmget(key_of(each.id), ("id", "recalled", "unfinished"))
         there = await pipeline.execute() if found else ()
         away = {each.id for each, fields in zip(found, there, strict=True) if _is_away(*fields)}
         of = {each.id: {each.id, each.fields.get("conversation", each.id)} for each in found if each.id in away}

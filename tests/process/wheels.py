@@ -26,7 +26,7 @@ def run(*command: object, cwd: Path = ROOT) -> str:
 
 
 def outside(**more: str) -> dict[str, str]:
-    """The environment of somebody who has no checkout."""
+    """The environment of a user who has no checkout."""
     ours = ("PALAVER_", "PYTHON", "PYTEST")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     told = {name: os.environ[name] for name in ("PALAVER_CI_DATA_DIR",) if name in os.environ}

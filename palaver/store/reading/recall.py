@@ -171,11 +171,16 @@ class Memories:
         return known and self._memory is not None and await self._memory.recall(any_id)
 
 
+def key_of(any_id: str) -> str:
+    """Return the key of a run or a conversation."""
+    return keys.run(any_id) if is_id("run", any_id) else keys.conversation(any_id)
+
+
 async def absent(redis: Connection, ids: Sequence[str]) -> Sequence[str]:
     """Return those of these runs and conversations that the store does not have."""
     pipeline = redis.pipeline(transaction=False)
     for each in ids:
-        pipeline.execute_command("EXISTS", keys.run(each) if is_id("run", each) else keys.conversation(each))
+        pipeline.execute_command("EXISTS", key_of(each))
     return [each for each, there in zip(ids, await pipeline.execute(), strict=True) if not there]
 
 
