@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from palaver.store.redis import access_keys
+from palaver.store.redis.connection import portions
 from palaver.store.sides import Ground
 from palaver.store.tenants.tenants import Tenants, is_erased
 
@@ -21,9 +22,17 @@ class Acts:
         self._redis = ground.redis
         self._tenants = Tenants(ground.redis, ground.scripts)
 
-    async def tags(self) -> Sequence[str]:
-        """Return the tags of all tenants."""
-        return [tenant.tag or "" for tenant in await self._tenants.list()]
+    async def newest(self) -> Mapping[str, str]:
+        """Return the id of the last act of each tenant that has one, by its tag."""
+        found = dict[str, str]()
+        for tags in portions([tenant.tag or "" for tenant in await self._tenants.list()]):
+            pipeline = self._redis.pipeline(transaction=False)
+            for tag in tags:
+                pipeline.execute_command("XREVRANGE", access_keys.audit(tag), "+", "-", "COUNT", 1)
+            for tag, last in zip(tags, await pipeline.execute(), strict=True):
+                for entry_id, _ in last:
+                    found[tag] = entry_id.decode()
+        return found
 
     async def behind(self, tag: str, last: str | None) -> Mapping[str, str]:
         """Return the next acts of a tenant behind the one of an id, each as JSON by its id; none of one that is being

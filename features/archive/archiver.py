@@ -53,6 +53,8 @@ class Archiver:
         self._database = database
         self._keep = keep
         self._acts = acts
+        self._archived_acts: dict[str, str] = {}
+        """The last act of each tenant that has been archived, as far as this process knows."""
 
     async def run(self) -> None:
         """Archive, for ever. A database that is away is waited for."""
@@ -74,6 +76,7 @@ class Archiver:
                     if migrated or not said:
                         _log.warning("what has ended stays in the store until the archive is back: %s", error)
                     # It may be another one when it is back.
+                    self._archived_acts.clear()
                     said = True
                     migrated, wait = False, min(2 * wait, _LONGEST)
                     await asyncio.sleep(wait)
@@ -116,7 +119,10 @@ class Archiver:
         if self._acts is None:
             return 0
         written = 0
-        for tag in await self._acts.tags():
+        for tag, newest in (await self._acts.newest()).items():
+            # There may be 10,000 tenants, and each worker looks: the database is asked where there is something new.
+            if self._archived_acts.get(tag) == newest:
+                continue
             since = await self._database.versions(())
             with suppress(ArchiveOvertaken):
                 # A deletion may be in between, perhaps the tenant's: then it is looked at again.
@@ -125,6 +131,7 @@ class Archiver:
                     written += len(acts)
                     if len(acts) < AT_ONCE:
                         break
+                self._archived_acts[tag] = newest
         return written
 
     async def _forget(self, deleted: Sequence[str]) -> None:
